@@ -1,0 +1,101 @@
+// Package shard keeps one physical shard as a log with one guarded head.
+//
+// Every change is one table transaction on the shard's partition: insert the
+// rows that follow the last sequence number, and replace the head if it still
+// has the ETag that was read. Whoever loses that race reads what the winner
+// wrote, evaluates again and retries; whoever loses the reply reads back and
+// looks for the id of its append before it says anything.
+package shard
+
+import (
+	"errors"
+	"time"
+
+	"github.com/latticekv/lattice/core/clock"
+	"github.com/latticekv/lattice/core/record"
+)
+
+var (
+	// ErrStaleRouting: the shard does not own the key's slot (any more). The
+	// caller refreshes its map and asks the owner.
+	ErrStaleRouting = errors.New("stale routing")
+	// ErrClosed: the tree of the shard is deleted.
+	ErrClosed = errors.New("shard is closed")
+	// ErrNoShard: the shard has no head: it was never created, or was purged.
+	ErrNoShard = errors.New("shard does not exist")
+)
+
+// Op says what a Write does.
+type Op uint8
+
+const (
+	// OpPut writes a value.
+	OpPut Op = iota + 1
+	// OpDelete removes the key. Nothing is logged if it is absent.
+	OpDelete
+	// OpGetOrSet writes a value only if the key is absent, and answers the
+	// existing entry otherwise.
+	OpGetOrSet
+)
+
+// Write is one change of one key, with an optional condition that is
+// evaluated against the state on top of which the change is appended.
+type Write struct {
+	Op    Op
+	Key   string
+	Value []byte
+	// Type is the media type; empty means application/octet-stream.
+	Type string
+	// Expiry is a Unix millisecond, 0 for never.
+	Expiry int64
+	// IfAbsent demands that the key does not exist.
+	IfAbsent bool
+	// IfVersion, unless zero, demands that the key exists in that version.
+	IfVersion clock.Version
+	// Blind waives Existed in the result, which saves the look-up of the
+	// former state of an unconditional put.
+	Blind bool
+}
+
+// Status is the outcome of a Write.
+type Status uint8
+
+const (
+	// StatusApplied: the write is durable (or a delete found nothing to do).
+	StatusApplied Status = iota + 1
+	// StatusMismatch: the condition did not hold; nothing was written.
+	StatusMismatch
+	// StatusExisting: a get-or-set found the key; nothing was written.
+	StatusExisting
+	// StatusStale: the shard does not own the key's slot; nothing was written.
+	// The caller routes this key again.
+	StatusStale
+)
+
+// WriteResult answers one Write.
+type WriteResult struct {
+	Status Status
+	// Version is the new version when a put was applied; on a mismatch the
+	// version now stored, zero if the key is absent.
+	Version clock.Version
+	// Existed says whether the key was live before. Unset for a blind put.
+	Existed bool
+	// Entry is the live entry that StatusExisting found, its Ref unresolved.
+	Entry record.Entry
+}
+
+// ReadOptions say how current an answer must be.
+type ReadOptions struct {
+	// MaxAge accepts a view that was current at most so long ago. Zero demands
+	// a linearizable answer.
+	MaxAge time.Duration
+}
+
+// Bounds is a range of keys: From inclusive, To exclusive, empty meaning
+// unbounded.
+type Bounds struct{ From, To string }
+
+// Contains reports whether key lies in the range.
+func (b Bounds) Contains(key string) bool {
+	return key >= b.From && (b.To == "" || key < b.To)
+}
