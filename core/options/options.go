@@ -1,0 +1,136 @@
+// Package options is the one place where every setting of the service lives:
+// its name, kind, default, bounds, scope and meaning. Flags, environment
+// variables, the settings of a tree, help texts and answers are all derived
+// from the fields of Options by reflection; to add a setting, add a field.
+package options
+
+import "time"
+
+// Options are the settings as they apply somewhere: in the service, or in one
+// tree once its own settings are laid over (see ForTree). The field name is the
+// option name. Fields of type int are counts (or lengths where the text says
+// so), int64 are sizes in bytes, float64 are ratios.
+//
+// The tags say: def the default, min and max the bounds (both inclusive),
+// scope "tree" that a tree may override it, doc the line for help texts.
+//
+// Copies are independent. Validate after changing fields.
+type Options struct {
+	// AutoCreateTrees lets the first write to an unknown tree create it.
+	AutoCreateTrees bool `def:"true" doc:"create a tree on the first write to it"`
+	// DefaultShardCount is the number of shards of a tree created without one.
+	DefaultShardCount int `def:"4" min:"1" max:"256" doc:"shards of a new tree"`
+
+	// MaxKeyLength is the longest key, in bytes.
+	MaxKeyLength int `def:"1024" min:"1" max:"4096" doc:"longest key in bytes"`
+	// MaxValueSizeBytes is the largest value; the storage bounds it at 64 MiB.
+	MaxValueSizeBytes int64 `def:"64MiB" min:"1" max:"64MiB" doc:"largest value"`
+	// InlineValueBytes is the largest value kept in the log and the leaves; a
+	// larger one gets a blob of its own.
+	InlineValueBytes int64 `def:"256KiB" min:"0" max:"512KiB" scope:"tree" doc:"largest value kept in the log; a larger one goes to a blob"`
+
+	// Leases lets the instance take the leases of the shards that it serves:
+	// right where one instance serves a tree, wasteful where many do.
+	Leases bool `def:"false" doc:"take the leases of shards, for an instance that serves alone"`
+	// LeaseDuration is how long a lease lasts without renewal.
+	LeaseDuration time.Duration `def:"10s" min:"1s" max:"10m" doc:"life of a lease without renewal"`
+	// MaxClockSkew is how far the clocks of two instances may be apart; a
+	// lease is given up so much before it expires.
+	MaxClockSkew time.Duration `def:"500ms" min:"0s" max:"1m" doc:"assumed bound on the difference of two instances' clocks"`
+	// LeaseContentionBackoff is how long an instance takes no lease of a shard
+	// that another instance asked for.
+	LeaseContentionBackoff time.Duration `def:"30s" min:"0s" max:"1h" doc:"pause before a contended lease is taken again"`
+
+	// CheckpointTailBytes is the size of the log tail that calls for a
+	// checkpoint.
+	CheckpointTailBytes int64 `def:"1MiB" min:"1KiB" max:"64MiB" scope:"tree" doc:"log tail that calls for a checkpoint"`
+	// CheckpointTailRows likewise, in rows.
+	CheckpointTailRows int `def:"400" min:"1" max:"10000" scope:"tree" doc:"log rows that call for a checkpoint"`
+	// LeafTargetBytes is the size at which leaves split, before compression.
+	LeafTargetBytes int64 `def:"256KiB" min:"4KiB" max:"16MiB" doc:"size of a leaf before compression"`
+	// MergeRatio is the share of the base that delta runs may reach before
+	// they are merged into it.
+	MergeRatio float64 `def:"0.5" min:"0.01" max:"1" doc:"share of the base at which delta runs are merged into it"`
+	// TombstoneGracePeriod is how long deletions and expired entries are kept.
+	TombstoneGracePeriod time.Duration `def:"24h" min:"0s" max:"8760h" scope:"tree" doc:"how long deletions and expired entries are remembered"`
+	// WalGracePeriod is how long log rows outlive the checkpoint that holds
+	// them.
+	WalGracePeriod time.Duration `def:"1m" min:"1ms" max:"720h" doc:"how long log rows outlive their checkpoint"`
+	// BlobGracePeriod is how long blobs outlive the last manifest that names
+	// them; a reader that is slower has to begin again.
+	BlobGracePeriod time.Duration `def:"10m" min:"1ms" max:"720h" doc:"how long blobs outlive their last reference"`
+	// CacheBytes bounds the memory for tails and leaves of all shards.
+	CacheBytes int64 `def:"256MiB" min:"1MiB" max:"1TiB" doc:"memory for the caches of all shards"`
+
+	// GroupCommitMaxBytes bounds the user data of one append.
+	GroupCommitMaxBytes int64 `def:"2MiB" min:"64KiB" max:"2MiB" doc:"user data of one append"`
+	// GroupCommitMaxRecords bounds the records of one append.
+	GroupCommitMaxRecords int `def:"4096" min:"1" max:"65536" doc:"records of one append"`
+
+	// RoutingRetryBudget is how long a request looks for the owner of a key.
+	RoutingRetryBudget time.Duration `def:"5s" min:"0s" max:"5m" doc:"how long a request looks for the owner of a key"`
+	// MaxScanRetries is how often a scan or count begins again because the
+	// shard map moved.
+	MaxScanRetries int `def:"3" min:"0" max:"100" scope:"tree" doc:"how often a scan or count begins again under a new shard map"`
+	// MaxPageEntries is the largest limit of a page.
+	MaxPageEntries int `def:"10000" min:"1" max:"100000" doc:"entries of a page at most"`
+	// DefaultPageEntries is the limit of a page when the caller gives none.
+	DefaultPageEntries int `def:"1000" min:"1" max:"100000" doc:"entries of a page when no limit is given"`
+	// MaxPageBytes ends a page early, after one entry at least.
+	MaxPageBytes int64 `def:"4MiB" min:"1KiB" max:"64MiB" doc:"keys and values of a page"`
+	// MaxBatchOperations is the largest number of operations of one batch.
+	MaxBatchOperations int `def:"10000" min:"1" max:"100000" doc:"operations of a batch"`
+	// MaxBatchBytes bounds the keys and values of one batch.
+	MaxBatchBytes int64 `def:"4MiB" min:"1KiB" max:"64MiB" doc:"keys and values of a batch"`
+
+	// RequestTimeout bounds the work for one request.
+	RequestTimeout time.Duration `def:"30s" min:"100ms" max:"1h" doc:"time for one request"`
+	// MaxConcurrentRequests is how many requests are served at once.
+	MaxConcurrentRequests int `def:"1024" min:"1" max:"1000000" doc:"requests served at once"`
+	// MaxHeaderBytes bounds the header of a request.
+	MaxHeaderBytes int64 `def:"64KiB" min:"4KiB" max:"1MiB" doc:"header of a request"`
+	// ShutdownGracePeriod is how long running requests may finish at shutdown.
+	ShutdownGracePeriod time.Duration `def:"10s" min:"0s" max:"1h" doc:"time for running requests at shutdown"`
+
+	// SoftDeleteDuration is how long a deleted tree can be recovered.
+	SoftDeleteDuration time.Duration `def:"72h" min:"0s" max:"87600h" scope:"tree" doc:"how long a deleted tree can be recovered"`
+	// CheckpointInterval is the time between two checkpoint ticks.
+	CheckpointInterval time.Duration `def:"2s" min:"100ms" max:"24h" doc:"time between checkpoint ticks"`
+	// CollectInterval is the time between two collection ticks.
+	CollectInterval time.Duration `def:"30s" min:"100ms" max:"24h" doc:"time between collection ticks"`
+	// TickBudget is the time for the work of one tick.
+	TickBudget time.Duration `def:"20s" min:"100ms" max:"10m" doc:"time for the work of one tick"`
+
+	// origins records who set an option; the map is never changed in place.
+	origins map[string]Origin
+}
+
+// relations are the rules between options: each names the option at fault and
+// returns the reason, empty when the rule holds.
+var relations = []struct {
+	name  string
+	check func(o *Options) string
+}{
+	{"DefaultPageEntries", func(o *Options) string {
+		return when(o.DefaultPageEntries > o.MaxPageEntries, "must not exceed MaxPageEntries")
+	}},
+	{"InlineValueBytes", func(o *Options) string {
+		return when(o.InlineValueBytes > o.GroupCommitMaxBytes, "must not exceed GroupCommitMaxBytes")
+	}},
+	{"MaxClockSkew", func(o *Options) string {
+		return when(2*o.MaxClockSkew >= o.LeaseDuration, "must be less than half of LeaseDuration")
+	}},
+	{"RoutingRetryBudget", func(o *Options) string {
+		return when(o.RoutingRetryBudget > o.RequestTimeout, "must not exceed RequestTimeout")
+	}},
+	{"WalGracePeriod", func(o *Options) string {
+		return when(o.WalGracePeriod > o.BlobGracePeriod, "must not exceed BlobGracePeriod")
+	}},
+}
+
+func when(broken bool, reason string) string {
+	if broken {
+		return reason
+	}
+	return ""
+}
