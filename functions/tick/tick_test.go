@@ -1,0 +1,124 @@
+package tick
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// ways runs a test over a connection and in process.
+func ways(t *testing.T, handler http.HandlerFunc, test func(t *testing.T, run func(timer string) (json.RawMessage, error))) {
+	t.Run("over a connection", func(t *testing.T) {
+		server := httptest.NewServer(handler)
+		defer server.Close()
+		test(t, func(timer string) (json.RawMessage, error) {
+			return Call(t.Context(), server.Client(), server.URL, "secret", timer)
+		})
+	})
+	t.Run("in process", func(t *testing.T) {
+		test(t, func(timer string) (json.RawMessage, error) {
+			return InProcess(t.Context(), handler, "secret", timer)
+		})
+	})
+}
+
+func TestTimerIsCalledWithTheInternalCredential(t *testing.T) {
+	var got *http.Request
+	handler := func(w http.ResponseWriter, r *http.Request) {
+		got = r
+		_, _ = io.WriteString(w, `{"shards":3}`+"\n")
+	}
+	ways(t, handler, func(t *testing.T, run func(string) (json.RawMessage, error)) {
+		got = nil
+		answer, err := run(Checkpoint)
+		if err != nil || string(answer) != `{"shards":3}` {
+			t.Fatalf("got %s, %v", answer, err)
+		}
+		if got.Method != http.MethodPost || got.RequestURI != "/internal/timers/checkpoint" {
+			t.Errorf("called %s %s", got.Method, got.RequestURI)
+		}
+		if h := got.Header.Get("Authorization"); h != "Bearer secret" {
+			t.Errorf("Authorization %q", h)
+		}
+		if got.Body == nil {
+			t.Error("a handler may read the body, but there is none")
+		}
+	})
+}
+
+func TestFailuresAreErrors(t *testing.T) {
+	cases := []struct {
+		name   string
+		status int
+		body   string
+		want   Error
+	}{
+		{"problem document", 503, `{"title":"Unavailable","detail":"the storage is away"}`, Error{Collect, 503, "the storage is away"}},
+		{"problem without detail", 403, `{"title":"Forbidden"}`, Error{Collect, 403, "Forbidden"}},
+		{"no document", 500, "oops", Error{Collect, 500, ""}},
+		{"a redirect is no success", 304, "", Error{Collect, 304, ""}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			handler := func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(c.status)
+				_, _ = io.WriteString(w, c.body)
+			}
+			ways(t, handler, func(t *testing.T, run func(string) (json.RawMessage, error)) {
+				_, err := run(Collect)
+				var failed *Error
+				if !errors.As(err, &failed) || *failed != c.want {
+					t.Fatalf("got %v, want %v", err, &c.want)
+				}
+				if strings.Contains(err.Error(), "secret") {
+					t.Fatalf("the error tells the credential: %v", err)
+				}
+			})
+		})
+	}
+}
+
+func TestAnswerOfASuccessIsJSON(t *testing.T) {
+	for _, c := range []struct{ body, want string }{{"", "{}"}, {" \n", "{}"}, {`{"a":1}`, `{"a":1}`}, {"<html>", ""}} {
+		handler := func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, c.body) }
+		ways(t, handler, func(t *testing.T, run func(string) (json.RawMessage, error)) {
+			answer, err := run(Collect)
+			if string(answer) != c.want || (err != nil) != (c.want == "") {
+				t.Fatalf("body %q gave %s, %v", c.body, answer, err)
+			}
+		})
+	}
+}
+
+func TestPanicInProcessIsAnError(t *testing.T) {
+	handler := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("boom") })
+	_, err := InProcess(t.Context(), handler, "secret", Checkpoint)
+	if err == nil || !strings.Contains(err.Error(), "boom") {
+		t.Fatalf("got %v, want an error that tells the panic", err)
+	}
+}
+
+func TestUnreachableServiceIsAnError(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	server.Close()
+	if _, err := Call(t.Context(), http.DefaultClient, server.URL, "secret", Checkpoint); err == nil {
+		t.Fatal("no error from a server that is gone")
+	}
+}
+
+func TestContextEndsACall(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		cancel()
+		<-r.Context().Done()
+	}))
+	defer server.Close()
+	if _, err := Call(ctx, server.Client(), server.URL, "secret", Checkpoint); !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v, want context.Canceled", err)
+	}
+}
