@@ -59,7 +59,8 @@ type BlobPage struct {
 }
 
 // BlobStore is a flat set of named immutable-by-habit byte strings. Names are
-// paths over [0-9A-Za-z~._-] with '/' between non-empty segments.
+// paths over [0-9A-Za-z~._-] with '/' between non-empty segments, none of which
+// ends in '.' (services and file systems resolve or trim such segments).
 //
 // Every method is safe for concurrent use and honours its context. An error
 // satisfies errors.Is for exactly one sentinel of this package.
@@ -76,8 +77,8 @@ type BlobStore interface {
 	Get(ctx context.Context, name string) ([]byte, ETag, error)
 
 	// GetRange reads length bytes from offset on, fewer if the blob ends
-	// before. ErrInvalid if offset is negative or beyond the end, or length is
-	// not positive.
+	// before. ErrInvalid if offset is negative, at the end or beyond it (so
+	// always, for an empty blob), or length is not positive.
 	GetRange(ctx context.Context, name string, offset, length int64) ([]byte, ETag, error)
 
 	// List names the blobs that begin with prefix, a page at a time: the first
@@ -114,6 +115,9 @@ func CheckBlobName(name string) error {
 	for _, segment := range strings.Split(name, "/") {
 		if err := CheckKey("blob name segment", segment); err != nil {
 			return err
+		}
+		if strings.HasSuffix(segment, ".") {
+			return fmt.Errorf("blob name %q has a segment that ends in a dot: %w", name, ErrInvalid)
 		}
 	}
 	return nil

@@ -95,7 +95,8 @@ type Page struct {
 	// continuation asks on, a bounded number of times.
 	Rows []Row
 	// More says that rows may follow. The caller continues with From set just
-	// past the last key (see NextKey).
+	// past the last key (see NextKey). A page may end before its limit, with
+	// More set, when its rows are large.
 	More bool
 }
 
@@ -111,8 +112,9 @@ func NextKey(key string) string { return key + "!" }
 // and the empty string, with ErrInvalid, as they do a transaction that breaks
 // the limits (ErrTooLarge), names a row twice, or replaces without an ETag.
 //
-// Every method is safe for concurrent use and honours its context. An error
-// satisfies errors.Is for exactly one sentinel of this package.
+// Every method is safe for concurrent use and honours its context: one that
+// ended before the call is ErrUnavailable (see CheckContext). An error satisfies
+// errors.Is for exactly one sentinel of this package.
 type Table interface {
 	// Get reads one row. ErrNotFound if it does not exist.
 	Get(ctx context.Context, partition, key string) (Row, error)
