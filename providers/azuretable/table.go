@@ -1,0 +1,296 @@
+package azuretable
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
+
+	"github.com/latticekv/lattice/core/store"
+	"github.com/latticekv/lattice/providers/internal/azhttp"
+)
+
+// storageAudience is whom a token is for, in every cloud.
+const storageAudience = "https://storage.azure.com/.default"
+
+// Table is a table of an Azure storage account. It is safe for concurrent use
+// and needs no closing.
+type Table struct {
+	wire     wire
+	name     string
+	boundary string
+	reads    azhttp.Retry
+}
+
+var _ store.Table = (*Table)(nil)
+
+// New opens a table and creates it if it does not exist. ErrInvalid for options
+// that cannot work; else the errors of a read.
+func New(ctx context.Context, o Options) (*Table, error) {
+	account, err := o.resolve()
+	if err != nil {
+		return nil, fmt.Errorf("open table: %w", err)
+	}
+	auth, err := authentication(account, o.Credential)
+	if err != nil {
+		return nil, fmt.Errorf("open table: %w", err)
+	}
+	t := &Table{
+		name:     o.TableName,
+		boundary: newBoundary(),
+		reads:    azhttp.Reads,
+		wire:     newWire(account, auth, o),
+	}
+	if o.SkipCreate {
+		return t, nil
+	}
+	if err := t.reads.Do(ctx, func(ctx context.Context) error { return create(ctx, account, o) }); err != nil {
+		return nil, fmt.Errorf("create table %s: %w", o.TableName, err)
+	}
+	return t, nil
+}
+
+// authentication returns the policies that run once for each try.
+func authentication(a azhttp.Account, credential azcore.TokenCredential) ([]policy.Policy, error) {
+	switch {
+	case credential != nil:
+		return []policy.Policy{runtime.NewBearerTokenPolicy(credential, []string{storageAudience}, nil)}, nil
+	case a.SAS != "":
+		return nil, nil
+	}
+	key, err := newSharedKey(a.Name, a.Key)
+	return []policy.Policy{key}, err
+}
+
+// newBoundary returns what separates the parts of a transaction. Bodies hold
+// only JSON of our own making, in which it cannot occur.
+func newBoundary() string {
+	var raw [16]byte
+	rand.Read(raw[:])
+	return hex.EncodeToString(raw[:])
+}
+
+// create makes the table; one that exists is as good.
+func create(ctx context.Context, a azhttp.Account, o Options) error {
+	client, err := serviceClient(a, o)
+	if err != nil {
+		return fmt.Errorf("%w: %w", store.ErrInvalid, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.TryTimeout)
+	defer cancel()
+	ctx, sent := azhttp.Watch(ctx)
+	_, err = client.CreateTable(ctx, o.TableName, nil)
+	var refused *azcore.ResponseError
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &refused):
+		return azhttp.Lost(ctx, err, false, sent)
+	case refused.ErrorCode == string(aztables.TableAlreadyExists):
+		return nil
+	}
+	failed := &azhttp.StatusError{Status: refused.StatusCode, Code: refused.ErrorCode}
+	if refused.RawResponse != nil {
+		failed = azhttp.NewStatusError(refused.RawResponse)
+		failed.Code = refused.ErrorCode
+	}
+	return azhttp.Fail(failed, false)
+}
+
+func serviceClient(a azhttp.Account, o Options) (*aztables.ServiceClient, error) {
+	options := &aztables.ClientOptions{ClientOptions: clientOptions(o)}
+	switch {
+	case o.Credential != nil:
+		return aztables.NewServiceClient(a.TableURL, o.Credential, options)
+	case a.SAS != "":
+		return aztables.NewServiceClientWithNoCredential(a.TableURL+"/?"+a.SAS, options)
+	}
+	key, err := aztables.NewSharedKeyCredential(a.Name, a.Key)
+	if err != nil {
+		return nil, err
+	}
+	return aztables.NewServiceClientWithSharedKey(a.TableURL, key, options)
+}
+
+// clientOptions turns off the retries of the SDK: it repeats conditional writes,
+// whose second try fails on the success of the first.
+func clientOptions(o Options) policy.ClientOptions {
+	return policy.ClientOptions{
+		Transport: o.Transport,
+		Retry:     policy.RetryOptions{MaxRetries: -1},
+		Telemetry: policy.TelemetryOptions{ApplicationID: "lattice"},
+	}
+}
+
+// Get implements store.Table with a point query.
+func (t *Table) Get(ctx context.Context, partition, key string) (store.Row, error) {
+	if err := store.CheckContext(ctx); err != nil {
+		return store.Row{}, err
+	}
+	if err := store.CheckGet(partition, key); err != nil {
+		return store.Row{}, err
+	}
+	var row store.Row
+	err := t.reads.Do(ctx, func(ctx context.Context) (err error) {
+		row, err = t.get(ctx, partition, key)
+		return err
+	})
+	if err != nil {
+		return store.Row{}, fmt.Errorf("get row %s/%s: %w", partition, key, err)
+	}
+	return row, nil
+}
+
+func (t *Table) get(ctx context.Context, partition, key string) (store.Row, error) {
+	answer, err := t.wire.read(ctx, t.entityPath(partition, key), "", maxEntityBody)
+	if err != nil {
+		return store.Row{}, err
+	}
+	defer answer.release()
+	if answer.cut {
+		return store.Row{}, store.Corruptf("answer of more than %d bytes", maxEntityBody)
+	}
+	return decodeEntity(answer.body(), partition, key)
+}
+
+// Range implements store.Table with a filter on the row key.
+func (t *Table) Range(ctx context.Context, partition string, q store.RangeQuery) (store.Page, error) {
+	if err := store.CheckContext(ctx); err != nil {
+		return store.Page{}, err
+	}
+	if err := store.CheckRange(partition, q); err != nil {
+		return store.Page{}, err
+	}
+	if q.Limit == 0 {
+		q.Limit = store.MaxPageRows
+	}
+	if q.To != "" && q.From >= q.To {
+		return store.Page{}, nil
+	}
+	page, err := t.page(ctx, partition, q)
+	if err != nil {
+		return store.Page{}, fmt.Errorf("query rows of %s: %w", partition, err)
+	}
+	return page, nil
+}
+
+// Apply implements store.Table. One exchange, never repeated.
+func (t *Table) Apply(ctx context.Context, partition string, ops []store.Op) ([]store.ETag, error) {
+	if err := store.CheckContext(ctx); err != nil {
+		return nil, err
+	}
+	if err := store.CheckOps(partition, ops); err != nil {
+		return nil, err
+	}
+	for i, op := range ops {
+		if op.IfMatch != "" && !plausible(op.IfMatch) {
+			return nil, refuse(partition, i, op)
+		}
+	}
+	var etags []store.ETag
+	var err error
+	if len(ops) == 1 {
+		etags, err = t.applyOne(ctx, partition, ops[0])
+	} else {
+		etags, err = t.applyAll(ctx, partition, ops)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("apply to %s: %w", partition, err)
+	}
+	return etags, nil
+}
+
+// plausible reports whether the service can have issued the ETag and a header can
+// carry it. It answers 400 to others.
+func plausible(etag store.ETag) bool {
+	if len(etag) < 4 || len(etag) > 256 || etag[:3] != `W/"` || etag[len(etag)-1] != '"' {
+		return false
+	}
+	for _, c := range []byte(etag[3 : len(etag)-1]) {
+		if c <= ' ' || c >= 0x7f || c == '"' {
+			return false
+		}
+	}
+	return true
+}
+
+// refuse is the answer to an ETag that no row here ever had.
+func refuse(partition string, i int, op store.Op) error {
+	return fmt.Errorf("apply to %s: %w", partition, &store.OpError{
+		Index: i, Key: op.Key,
+		Err: fmt.Errorf("%w: not an ETag of this store", store.ErrPrecondition),
+	})
+}
+
+func (t *Table) entityPath(partition, key string) string {
+	return "/" + t.name + "(PartitionKey='" + partition + "',RowKey='" + key + "')"
+}
+
+// applyOne sends a transaction of one operation as a plain entity request, which
+// costs the service and us about half.
+func (t *Table) applyOne(ctx context.Context, partition string, op store.Op) ([]store.ETag, error) {
+	r := request{path: t.entityPath(partition, op.Key), contentType: contentJSON, ifMatch: string(op.IfMatch)}
+	switch op.Kind {
+	case store.OpInsert:
+		r.method, r.path = http.MethodPost, "/"+t.name
+		r.body = appendEntity(make([]byte, 0, entitySize(partition, op)), partition, op)
+	case store.OpReplace:
+		r.method = http.MethodPut
+		r.body = appendEntity(make([]byte, 0, entitySize(partition, op)), partition, op)
+	case store.OpDelete:
+		r.method, r.contentType = http.MethodDelete, ""
+		if r.ifMatch == "" {
+			r.ifMatch = "*"
+		}
+	}
+	answer, err := t.wire.write(ctx, r)
+	if err != nil {
+		return nil, nameOp(err, op)
+	}
+	defer answer.release()
+	if answer.status != http.StatusNoContent {
+		return nil, fmt.Errorf("%w: answer with status %d", store.ErrOutcomeUnknown, answer.status)
+	}
+	etag := store.ETag(answer.etag)
+	if (etag == "") != (op.Kind == store.OpDelete) {
+		if op.Kind != store.OpDelete {
+			return nil, fmt.Errorf("%w: answer without an ETag", store.ErrOutcomeUnknown)
+		}
+		etag = ""
+	}
+	return []store.ETag{etag}, nil
+}
+
+// nameOp turns the refusal of a plain entity request into that of operation 0.
+func nameOp(err error, op store.Op) error {
+	var refused *azhttp.StatusError
+	if !errors.As(err, &refused) {
+		return err
+	}
+	return opError(refused, 0, op)
+}
+
+// applyAll sends an entity-group transaction.
+func (t *Table) applyAll(ctx context.Context, partition string, ops []store.Op) ([]store.ETag, error) {
+	answer, err := t.wire.write(ctx, request{
+		method:      http.MethodPost,
+		path:        "/$batch",
+		contentType: "multipart/mixed; boundary=batch_" + t.boundary,
+		body:        t.appendTransaction(make([]byte, 0, t.transactionSize(partition, ops)), partition, ops),
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer answer.release()
+	if answer.status != http.StatusAccepted {
+		return nil, fmt.Errorf("%w: answer with status %d to a transaction", store.ErrOutcomeUnknown, answer.status)
+	}
+	return readTransaction(answer.contentType, answer.body(), ops)
+}
