@@ -1,0 +1,178 @@
+package api
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/latticekv/lattice/core/tree"
+)
+
+type entriesBody struct {
+	Entries       []entryBody `json:"entries"`
+	NextPageToken string      `json:"nextPageToken,omitempty"`
+}
+
+// batchGet answers POST …/batch-get.
+func (s *Server) batchGet(w http.ResponseWriter, r *request) error {
+	f, err := r.form()
+	if err != nil {
+		return err
+	}
+	read, err := r.readOptions()
+	if err != nil {
+		return err
+	}
+	body, err := s.readBody(w, r, s.jsonLimit())
+	if err != nil {
+		return err
+	}
+	keys, err := s.parseKeys(body)
+	if err != nil {
+		return err
+	}
+	t, err := s.db.open(r.Context(), r.tree)
+	if err != nil {
+		return err
+	}
+	items, err := t.GetMany(r.Context(), keys, read)
+	if err != nil {
+		return err
+	}
+	if err := s.checkTotal(items); err != nil {
+		return err
+	}
+	return writeJSON(w, r, http.StatusOK, entriesBody{Entries: newEntries(items, f, false)})
+}
+
+// checkTotal refuses an answer that would not fit.
+func (s *Server) checkTotal(items []tree.Item) error {
+	total := int64(0)
+	for i := range items {
+		total += int64(len(items[i].Key) + len(items[i].Value))
+	}
+	limit := bodyLimit{s.cfg.MaxBatchGetBytes, CodeRequestTooLarge, "the answer"}
+	if total > limit.bytes {
+		return limit.exceeded()
+	}
+	return nil
+}
+
+func (s *Server) parseKeys(body []byte) ([]string, error) {
+	var keys []string
+	given := false
+	size := sizer{limit: s.opts.MaxBatchBytes}
+	err := parseJSON(body, func(p *parser) error {
+		return p.object("", func(name string) (bool, error) {
+			if name != "keys" {
+				return false, nil
+			}
+			given = true
+			return true, p.array(name, func(path string) error {
+				key, err := p.text(path)
+				if err != nil {
+					return err
+				}
+				keys = append(keys, key)
+				return errors.Join(s.checkOperations(len(keys)), checkKey(path, key, s.opts.MaxKeyLength), size.add(len(key)))
+			})
+		})
+	})
+	if err == nil && !given {
+		err = argument("keys", "missing")
+	}
+	return keys, err
+}
+
+// checkOperations bounds the operations, or keys, of a batch.
+func (s *Server) checkOperations(n int) error {
+	if n <= s.opts.MaxBatchOperations {
+		return nil
+	}
+	f := failf(CodeRequestTooLarge, "the batch has more than %d operations", s.opts.MaxBatchOperations)
+	f.Limit = int64(s.opts.MaxBatchOperations)
+	return f
+}
+
+// sizer adds up the keys and values of a batch.
+type sizer struct{ total, limit int64 }
+
+func (z *sizer) add(n int) error {
+	if z.total += int64(n); z.total <= z.limit {
+		return nil
+	}
+	return bodyLimit{z.limit, CodeRequestTooLarge, "the batch"}.exceeded()
+}
+
+// resultBody is the outcome of one operation.
+type resultBody struct {
+	Key    string `json:"key"`
+	Status string `json:"status"`
+	// Version is the new one of a set, or the one in the way of a condition.
+	Version string `json:"version,omitempty"`
+	// Existed is given for deletes.
+	Existed *bool `json:"existed,omitempty"`
+}
+
+type resultsBody struct {
+	Results []resultBody `json:"results"`
+}
+
+// batch answers POST …/batch.
+func (s *Server) batch(w http.ResponseWriter, r *request) error {
+	body, err := s.readBody(w, r, s.jsonLimit())
+	if err != nil {
+		return err
+	}
+	req, err := s.parseBatch(body)
+	if err != nil {
+		return err
+	}
+	t, err := s.openToWrite(r, sets(req.ops))
+	if err != nil {
+		return err
+	}
+	results, err := t.Batch(r.Context(), req.ops)
+	if err != nil {
+		return err
+	}
+	if req.atomic && len(results) == 1 && results[0].Err != nil {
+		r.key = req.ops[0].Key
+		return results[0].Err
+	}
+	return writeJSON(w, r, http.StatusOK, newResults(req.ops, results))
+}
+
+func sets(ops []tree.BatchOp) bool {
+	for i := range ops {
+		if !ops[i].Delete {
+			return true
+		}
+	}
+	return false
+}
+
+func newResults(ops []tree.BatchOp, results []tree.BatchResult) resultsBody {
+	body := resultsBody{Results: make([]resultBody, len(results))}
+	for i, res := range results {
+		body.Results[i] = newResult(&ops[i], res)
+	}
+	return body
+}
+
+func newResult(op *tree.BatchOp, res tree.BatchResult) resultBody {
+	out := resultBody{Key: op.Key, Status: "ok"}
+	if res.Err != nil {
+		p := classify(res.Err)
+		out.Status = string(p.Code)
+		if !p.current.IsZero() {
+			out.Version = p.current.String()
+		}
+		return out
+	}
+	if op.Delete {
+		out.Existed = &res.Existed
+		return out
+	}
+	out.Version = res.Version.String()
+	return out
+}

@@ -1,0 +1,180 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+)
+
+// countedBody counts what is read of a request's body.
+type countedBody struct {
+	io.ReadCloser
+	n int64
+}
+
+// Read implements io.Reader.
+func (b *countedBody) Read(p []byte) (int, error) {
+	if b.ReadCloser == nil {
+		return 0, io.EOF
+	}
+	n, err := b.ReadCloser.Read(p)
+	b.n += int64(n)
+	return n, err
+}
+
+// Close implements io.Closer.
+func (b *countedBody) Close() error {
+	if b.ReadCloser == nil {
+		return nil
+	}
+	return b.ReadCloser.Close()
+}
+
+const (
+	// firstChunk is what is allocated on the word of a Content-Length alone.
+	firstChunk = 1 << 20
+	// maxDrain is how much of a body over the limit is read and dropped, so
+	// that a client that is only a little over reads the answer instead of a
+	// broken connection.
+	maxDrain = 1 << 20
+)
+
+// bodyLimit is a bound on a body and the code of its breach.
+type bodyLimit struct {
+	bytes int64
+	code  Code
+	what  string
+}
+
+func (l bodyLimit) exceeded() error {
+	f := failf(l.code, "%s has more than %d bytes", l.what, l.bytes)
+	f.Limit = l.bytes
+	return f
+}
+
+// readBody reads the whole body, exactly: not more than the limit, not less
+// than was announced, and with the digest that was sent.
+func (s *Server) readBody(w http.ResponseWriter, r *request, limit bodyLimit) ([]byte, error) {
+	if err := checkEncoding(r.Header.Values("Content-Encoding")); err != nil {
+		return nil, err
+	}
+	if r.ContentLength > limit.bytes {
+		drain(r, limit.bytes+maxDrain)
+		return nil, limit.exceeded()
+	}
+	if err := s.holdBody(r, limit); err != nil {
+		return nil, err
+	}
+	control := http.NewResponseController(w)
+	// A host without deadlines bounds the time for a body by itself.
+	bounded := control.SetReadDeadline(time.Now().Add(s.opts.RequestTimeout)) == nil
+	body, err := readExactly(r.Body, r.ContentLength, limit)
+	if err != nil {
+		return nil, err
+	}
+	if bounded {
+		if err := control.SetReadDeadline(time.Time{}); err != nil {
+			return nil, fmt.Errorf("lift the deadline for the body: %w", err)
+		}
+	}
+	return body, checkDigest(r.Header.Values("Content-Digest"), body)
+}
+
+func checkEncoding(lines []string) error {
+	for coding := range strings.SplitSeq(strings.Join(lines, ","), ",") {
+		if c := strings.TrimSpace(coding); c != "" && !strings.EqualFold(c, "identity") {
+			return argument("Content-Encoding", "only identity is understood")
+		}
+	}
+	return nil
+}
+
+// holdBody counts the body against what the process may hold at once.
+func (s *Server) holdBody(r *request, limit bodyLimit) error {
+	size := r.ContentLength
+	if size < 0 {
+		size = limit.bytes
+	}
+	if s.buffered.Add(size) > s.cfg.MaxBufferedBytes {
+		s.buffered.Add(-size)
+		return failf(CodeUnavailable, "the requests in work fill the memory for bodies; try again")
+	}
+	r.held = size
+	return nil
+}
+
+func (r *request) releaseBody(s *Server) {
+	s.buffered.Add(-r.held)
+	r.held = 0
+}
+
+// drain drops up to n bytes of the body unless the client waits for a word
+// before it sends any.
+func drain(r *request, n int64) {
+	if r.Header.Get("Expect") == "" && r.ContentLength <= n {
+		// The answer is the same whether or not the rest arrives.
+		_, _ = io.CopyN(io.Discard, r.Body, n)
+	}
+}
+
+// readExactly reads a body of the announced length, -1 if it is unknown.
+func readExactly(body io.Reader, length int64, limit bodyLimit) ([]byte, error) {
+	most := limit.bytes
+	if length >= 0 {
+		most = length
+	}
+	b := make([]byte, 0, min(most+1, firstChunk))
+	for {
+		n, err := body.Read(b[len(b):cap(b)])
+		b = b[:len(b)+n]
+		if int64(len(b)) > most {
+			return nil, tooLong(length, limit)
+		}
+		if errors.Is(err, io.EOF) {
+			return b, checkLength(len(b), length)
+		}
+		if err != nil {
+			return nil, bodyError(err)
+		}
+		if len(b) == cap(b) {
+			b = grow(b, most, length >= 0)
+		}
+	}
+}
+
+// grow makes room: for the whole of a body whose first chunk has arrived as
+// announced, or for twice as much of one whose length is not known.
+func grow(b []byte, most int64, known bool) []byte {
+	size := most + 1
+	if !known {
+		size = min(int64(cap(b))*2, size)
+	}
+	bigger := make([]byte, len(b), size)
+	copy(bigger, b)
+	return bigger
+}
+
+func tooLong(length int64, limit bodyLimit) error {
+	if length >= 0 {
+		return argument("body", "longer than its Content-Length of %d", length)
+	}
+	return limit.exceeded()
+}
+
+func checkLength(got int, length int64) error {
+	if length >= 0 && int64(got) < length {
+		return argument("body", "ended after %d bytes, its Content-Length is %d", got, length)
+	}
+	return nil
+}
+
+func bodyError(err error) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return argument("body", "did not arrive in time")
+	}
+	return &Failure{Code: CodeInvalidArgument, Detail: "body: broke off before its end", Err: err}
+}

@@ -1,0 +1,98 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/latticekv/lattice/core/store"
+	"github.com/latticekv/lattice/core/tree"
+)
+
+// categories maps the sentinels of core to codes, the more telling first: an
+// error may carry several (a lost reply because the deadline passed).
+var categories = []struct {
+	err    error
+	code   Code
+	detail string
+}{
+	{tree.ErrTreeNotFound, CodeTreeNotFound, "no tree has this name"},
+	{tree.ErrTreeExists, CodeTreeExists, "a tree of this name exists with other settings"},
+	{tree.ErrTreeDeleted, CodeTreeDeleted, "the tree is deleted; it can be recovered until it is purged"},
+	{tree.ErrTreeNotDeleted, CodeTreeExists, "the tree is not deleted, which this needs"},
+	{tree.ErrRoutingUnstable, CodeRoutingUnstable, "the owner of the key could not be found in time; try again"},
+	{tree.ErrTopologyUnstable, CodeTopologyUnstable, "the shard map moved too often meanwhile; try again"},
+	{store.ErrOutcomeUnknown, CodeUnavailable, "the storage's reply was lost: the write may have been applied or not"},
+	{store.ErrThrottled, CodeStorageThrottled, "the storage is over a limit; try again later"},
+	{store.ErrUnavailable, CodeUnavailable, "the storage cannot be reached; try again later"},
+	{store.ErrTooLarge, CodeRequestTooLarge, "the request is larger than the storage takes"},
+	{context.DeadlineExceeded, CodeUnavailable, "the time for the request ran out; a write may have been applied or not"},
+	{context.Canceled, CodeUnavailable, "the request was cancelled"},
+}
+
+// classify is the one place where a category of error becomes a status.
+func classify(err error) Problem {
+	if p, ok := classifyTyped(err); ok {
+		return p
+	}
+	if errors.Is(err, store.ErrCorrupt) {
+		return newProblem(CodeInternal, "stored data cannot be understood: "+err.Error())
+	}
+	for _, c := range categories {
+		if errors.Is(err, c.err) {
+			p := newProblem(c.code, c.detail)
+			p.OutcomeUnknown = errors.Is(err, store.ErrOutcomeUnknown)
+			return advise(p, err)
+		}
+	}
+	return newProblem(CodeInternal, "an unexpected error; the log has it under the request id")
+}
+
+// classifyTyped handles the errors that carry data.
+func classifyTyped(err error) (Problem, bool) {
+	if f := (*Failure)(nil); errors.As(err, &f) {
+		p := newProblem(f.Code, f.Detail)
+		p.Limit = f.Limit
+		p.challenge = f.Code == CodeUnauthenticated
+		return advise(p, err), true
+	}
+	if a := (*tree.ArgumentError)(nil); errors.As(err, &a) {
+		return newProblem(CodeInvalidArgument, a.Error()), true
+	}
+	if l := (*tree.LimitError)(nil); errors.As(err, &l) {
+		p := newProblem(limitCode(l), l.Error())
+		p.Limit, p.Key = l.Limit, clip(l.Key, maxProblemKeyBytes)
+		return p, true
+	}
+	if m := (*tree.MismatchError)(nil); errors.As(err, &m) {
+		p := newProblem(CodeVersionMismatch, m.Error())
+		p.current = m.Current
+		return p, true
+	}
+	return Problem{}, false
+}
+
+func limitCode(l *tree.LimitError) Code {
+	if l.What == "key" {
+		return CodeKeyTooLong
+	}
+	return CodeValueTooLarge
+}
+
+// advise adds when to try again to a 503.
+func advise(p Problem, err error) Problem {
+	if p.Status != meanings[CodeUnavailable].status {
+		return p
+	}
+	wait := store.RetryAfter(err)
+	if f := (*Failure)(nil); wait == 0 && errors.As(err, &f) {
+		wait = f.RetryAfter
+	}
+	p.RetryAfter = retrySeconds(wait)
+	return p
+}
+
+// argument returns an error about one argument, in the caller's words.
+func argument(field, format string, args ...any) error {
+	return &tree.ArgumentError{Field: field, Reason: fmt.Sprintf(format, args...)}
+}

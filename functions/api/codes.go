@@ -1,0 +1,57 @@
+package api
+
+import "net/http"
+
+// Code is the machine-readable reason of a refusal, part of the contract.
+type Code string
+
+// The codes that this version answers with.
+const (
+	CodeInvalidArgument     Code = "invalid_argument"
+	CodeDigestMismatch      Code = "digest_mismatch"
+	CodeUnauthenticated     Code = "unauthenticated"
+	CodeAuthorizationDenied Code = "authorization_denied"
+	CodeTreeNotFound        Code = "tree_not_found"
+	CodeKeyNotFound         Code = "key_not_found"
+	CodeRouteNotFound       Code = "route_not_found"
+	CodeMethodNotAllowed    Code = "method_not_allowed"
+	CodeTreeExists          Code = "tree_exists"
+	CodeTreeDeleted         Code = "tree_deleted"
+	CodeVersionMismatch     Code = "version_mismatch"
+	CodeKeyTooLong          Code = "key_too_long"
+	CodeValueTooLarge       Code = "value_too_large"
+	CodeRequestTooLarge     Code = "request_too_large"
+	CodeStorageThrottled    Code = "storage_throttled"
+	CodeRoutingUnstable     Code = "routing_unstable"
+	CodeTopologyUnstable    Code = "topology_unstable"
+	CodeUnavailable         Code = "unavailable"
+	CodeInternal            Code = "internal"
+)
+
+// meaning is what a code says to people and to HTTP.
+type meaning struct {
+	status int
+	title  string
+}
+
+var meanings = map[Code]meaning{
+	CodeInvalidArgument:     {http.StatusBadRequest, "The request is not valid"},
+	CodeDigestMismatch:      {http.StatusBadRequest, "The content does not have the digest that was sent"},
+	CodeUnauthenticated:     {http.StatusUnauthorized, "No valid credential was given"},
+	CodeAuthorizationDenied: {http.StatusForbidden, "The caller may not do this"},
+	CodeTreeNotFound:        {http.StatusNotFound, "The tree does not exist"},
+	CodeKeyNotFound:         {http.StatusNotFound, "The key does not exist"},
+	CodeRouteNotFound:       {http.StatusNotFound, "There is no such resource"},
+	CodeMethodNotAllowed:    {http.StatusMethodNotAllowed, "The resource does not have this method"},
+	CodeTreeExists:          {http.StatusConflict, "The tree exists"},
+	CodeTreeDeleted:         {http.StatusConflict, "The tree is deleted"},
+	CodeVersionMismatch:     {http.StatusPreconditionFailed, "A condition did not hold"},
+	CodeKeyTooLong:          {http.StatusRequestEntityTooLarge, "The key is too long"},
+	CodeValueTooLarge:       {http.StatusRequestEntityTooLarge, "The value is too large"},
+	CodeRequestTooLarge:     {http.StatusRequestEntityTooLarge, "The request is too large"},
+	CodeStorageThrottled:    {http.StatusServiceUnavailable, "The storage is over a limit"},
+	CodeRoutingUnstable:     {http.StatusServiceUnavailable, "The owner of the key is not settled"},
+	CodeTopologyUnstable:    {http.StatusServiceUnavailable, "The shard map moved too often"},
+	CodeUnavailable:         {http.StatusServiceUnavailable, "The service cannot answer now"},
+	CodeInternal:            {http.StatusInternalServerError, "The service failed"},
+}

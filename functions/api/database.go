@@ -1,0 +1,59 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/latticekv/lattice/core/clock"
+	"github.com/latticekv/lattice/core/keyspace"
+	"github.com/latticekv/lattice/core/tree"
+)
+
+// database is the part of tree.DB that the handlers use.
+type database interface {
+	Create(ctx context.Context, name string, o tree.CreateOptions) (tree.Info, bool, error)
+	Info(ctx context.Context, name string) (tree.Info, error)
+	List(ctx context.Context, after string, limit int) ([]tree.Info, string, error)
+	SetOptions(ctx context.Context, name string, patch map[string]json.RawMessage) (tree.Info, error)
+	Delete(ctx context.Context, name string) error
+	Recover(ctx context.Context, name string) error
+	Purge(ctx context.Context, name string) error
+	Ready(ctx context.Context) error
+	open(ctx context.Context, name string) (handle, error)
+	openOrCreate(ctx context.Context, name string) (handle, error)
+}
+
+// handle is the part of tree.Tree that the handlers use.
+type handle interface {
+	Get(ctx context.Context, key string, o tree.ReadOptions) (tree.Item, bool, error)
+	Put(ctx context.Context, key string, value []byte, o tree.PutOptions) (tree.PutResult, error)
+	Delete(ctx context.Context, key string, ifVersion clock.Version) (bool, error)
+	GetMany(ctx context.Context, keys []string, o tree.ReadOptions) ([]tree.Item, error)
+	Batch(ctx context.Context, ops []tree.BatchOp) ([]tree.BatchResult, error)
+	Scan(ctx context.Context, q tree.ScanQuery) (tree.ScanPage, error)
+	Stream(ctx context.Context, q tree.ScanQuery, fn func(*tree.Item) error) (int64, error)
+	Count(ctx context.Context, b tree.Bounds, o tree.ReadOptions) (tree.Count, error)
+	DeleteRange(ctx context.Context, b tree.Bounds) (int64, error)
+	ShardMap() *keyspace.Map
+}
+
+var _ handle = (*tree.Tree)(nil)
+
+// trees adapts a tree.DB: its handles become the interface.
+type trees struct{ *tree.DB }
+
+func (t trees) open(ctx context.Context, name string) (handle, error) {
+	h, err := t.Open(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+func (t trees) openOrCreate(ctx context.Context, name string) (handle, error) {
+	h, err := t.OpenOrCreate(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return h, nil
+}

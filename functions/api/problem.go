@@ -1,0 +1,135 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/latticekv/lattice/core/clock"
+)
+
+const problemType = "application/problem+json"
+
+// maxDetailBytes bounds a detail, which may quote what the caller sent.
+const maxDetailBytes = 1 << 10
+
+// maxProblemKeyBytes bounds the key a problem quotes.
+const maxProblemKeyBytes = 1 << 10
+
+// Problem is an error as the caller sees it, after RFC 9457.
+type Problem struct {
+	// Type is a URI that stands for Code.
+	Type   string `json:"type"`
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail,omitempty"`
+	Code   Code   `json:"code"`
+	// RequestID is the X-Request-Id of the answer.
+	RequestID string `json:"requestId,omitempty"`
+	Tree      string `json:"tree,omitempty"`
+	Key       string `json:"key,omitempty"`
+	// Limit is the bound that was exceeded, in the unit that Detail names.
+	Limit int64 `json:"limit,omitempty"`
+	// RetryAfter is in seconds, the value of the header of that name.
+	RetryAfter int64 `json:"retryAfter,omitempty"`
+	// OutcomeUnknown says that a write may or may not have been applied.
+	OutcomeUnknown bool `json:"outcomeUnknown,omitempty"`
+
+	// current is the version now stored, for the ETag of a 412.
+	current clock.Version
+	// challenge asks for a bearer token.
+	challenge bool
+}
+
+// Failure is an error that already knows its code.
+type Failure struct {
+	Code   Code
+	Detail string
+	// Limit is the bound that was exceeded; 0 if none was.
+	Limit int64
+	// RetryAfter is advice for a 503; zero stands for one second.
+	RetryAfter time.Duration
+	// Err is the cause, for the log; it may be nil.
+	Err error
+}
+
+// Error implements error.
+func (f *Failure) Error() string {
+	if f.Err != nil {
+		return fmt.Sprintf("%s: %s: %v", f.Code, f.Detail, f.Err)
+	}
+	return fmt.Sprintf("%s: %s", f.Code, f.Detail)
+}
+
+// Unwrap returns the cause.
+func (f *Failure) Unwrap() error { return f.Err }
+
+func failf(code Code, format string, args ...any) *Failure {
+	return &Failure{Code: code, Detail: fmt.Sprintf(format, args...)}
+}
+
+func newProblem(code Code, detail string) Problem {
+	m := meanings[code]
+	return Problem{
+		Type: "urn:lattice:problem:" + string(code), Title: m.title,
+		Status: m.status, Detail: clip(detail, maxDetailBytes), Code: code,
+	}
+}
+
+// WriteProblem answers an error that arose outside this package's handlers,
+// such as in a host's own front, in the form that all errors have.
+func WriteProblem(w http.ResponseWriter, r *http.Request, err error) {
+	writeProblem(w, r, classify(err))
+}
+
+func writeProblem(w http.ResponseWriter, r *http.Request, p Problem) {
+	h := w.Header()
+	p.RequestID = h.Get("X-Request-Id")
+	for _, name := range []string{"ETag", "Content-Digest", "Lattice-Expires-At", "Content-Disposition"} {
+		h.Del(name)
+	}
+	if !p.current.IsZero() {
+		h.Set("ETag", quoteVersion(p.current))
+	}
+	if p.RetryAfter > 0 {
+		h.Set("Retry-After", strconv.FormatInt(p.RetryAfter, 10))
+	}
+	if p.challenge {
+		h.Set("WWW-Authenticate", `Bearer realm="lattice"`)
+	}
+	h.Set("Cache-Control", "no-store")
+	writeBuffered(w, r, p.Status, problemType, mustMarshal(p))
+}
+
+// mustMarshal encodes what is made of plain fields only.
+func mustMarshal(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("encoding %T: %v", v, err))
+	}
+	return b
+}
+
+// retrySeconds rounds up to whole seconds, at least one: a header of zero
+// would invite a storm.
+func retrySeconds(d time.Duration) int64 {
+	return max(1, int64(math.Ceil(d.Seconds())))
+}
+
+// clip cuts s to at most n bytes at a rune boundary and makes it valid UTF-8.
+func clip(s string, n int) string {
+	if len(s) > n {
+		for n > 0 && !utf8.RuneStart(s[n]) {
+			n--
+		}
+		s = s[:n] + "…"
+	}
+	if utf8.ValidString(s) {
+		return s
+	}
+	return string([]rune(s))
+}

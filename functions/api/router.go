@@ -1,0 +1,154 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/gorilla/mux"
+
+	"github.com/latticekv/lattice/functions/auth"
+)
+
+// unmatched is the route of a request that no template fits.
+const unmatched = "unmatched"
+
+// newRouter registers every route. Paths are matched as they were sent:
+// encoded, and without any cleaning, for a key may be "..", "//" or "a%2Fb".
+func (s *Server) newRouter(routes []route) *mux.Router {
+	m := mux.NewRouter().UseEncodedPath().SkipClean(true)
+	for _, rt := range routes {
+		m.Path(muxTemplate(rt.path)).Handler(s.serveRoute(rt))
+	}
+	m.PathPrefix("/internal").HandlerFunc(s.serveUnknownInternal)
+	m.NotFoundHandler = http.HandlerFunc(s.serveUnknown)
+	return m
+}
+
+// muxTemplate lets a key segment be empty, so that an empty key is told apart
+// from a path that does not exist.
+func muxTemplate(path string) string {
+	return strings.ReplaceAll(path, "{key}", "{key:[^/]*}")
+}
+
+// serveRoute picks the operation by method.
+func (s *Server) serveRoute(rt route) http.Handler {
+	byMethod := map[string]*operation{}
+	for i := range rt.ops {
+		op := &rt.ops[i]
+		byMethod[op.method] = op
+		if op.method == http.MethodGet {
+			byMethod[http.MethodHead] = op
+		}
+	}
+	allow := allowed(byMethod)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		req := &request{Request: r, route: rt.path}
+		noteRequest(w, req)
+		op, ok := byMethod[r.Method]
+		if !ok {
+			w.Header().Set("Allow", allow)
+			s.fail(w, req, failf(CodeMethodNotAllowed, "the methods are %s", allow))
+			return
+		}
+		if err := s.serveOperation(w, req, op); err != nil {
+			s.fail(w, req, err)
+		}
+	})
+}
+
+func allowed(byMethod map[string]*operation) string {
+	var methods []string
+	for m := range byMethod {
+		methods = append(methods, m)
+	}
+	slices.Sort(methods)
+	return strings.Join(methods, ", ")
+}
+
+// serveOperation checks credential and capacity, then the request's form, then
+// runs the handler under the time limit.
+func (s *Server) serveOperation(w http.ResponseWriter, r *request, op *operation) error {
+	if op.internal {
+		if err := s.checkInternal(r.Request); err != nil {
+			return err
+		}
+	}
+	if !op.exempt {
+		leave, err := s.enter()
+		if err != nil {
+			return err
+		}
+		defer leave()
+	}
+	if err := r.parse(op); err != nil {
+		return err
+	}
+	if !op.untimed {
+		ctx, cancel := context.WithTimeout(r.Context(), s.opts.RequestTimeout)
+		defer cancel()
+		r.Request = r.WithContext(ctx)
+	}
+	defer r.releaseBody(s)
+	return op.handle(w, r)
+}
+
+// enter counts a request in, or refuses it when too many are in work.
+func (s *Server) enter() (leave func(), err error) {
+	leave = func() { s.active.Add(-1) }
+	if s.active.Add(1) > int64(s.opts.MaxConcurrentRequests) {
+		leave()
+		return nil, failf(CodeUnavailable, "more than %d requests are in work; try again", s.opts.MaxConcurrentRequests)
+	}
+	return leave, nil
+}
+
+func (s *Server) checkInternal(r *http.Request) error {
+	err := s.cfg.Internal.Check(r.Header)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, auth.ErrUnauthenticated):
+		return &Failure{Code: CodeUnauthenticated, Detail: "internal endpoints need the internal credential as a bearer token", Err: err}
+	}
+	return &Failure{Code: CodeAuthorizationDenied, Detail: "internal endpoints are closed here", Err: err}
+}
+
+func (s *Server) serveUnknown(w http.ResponseWriter, r *http.Request) {
+	s.fail(w, &request{Request: r}, failf(CodeRouteNotFound, "no resource has this path"))
+}
+
+// serveUnknownInternal tells a caller without the credential nothing about
+// what exists under /internal.
+func (s *Server) serveUnknownInternal(w http.ResponseWriter, r *http.Request) {
+	if !underInternal(r.URL.EscapedPath()) {
+		s.serveUnknown(w, r)
+		return
+	}
+	if err := s.checkInternal(r); err != nil {
+		s.fail(w, &request{Request: r}, err)
+		return
+	}
+	s.serveUnknown(w, r)
+}
+
+func underInternal(path string) bool {
+	return path == "/internal" || strings.HasPrefix(path, "/internal/")
+}
+
+// fail answers an error, with the tree and key it concerns, and leaves it for
+// the log line.
+func (s *Server) fail(w http.ResponseWriter, r *request, err error) {
+	noteError(w, err)
+	if headerSent(w) {
+		return
+	}
+	p := classify(err)
+	p.Tree = r.tree
+	if p.Key == "" && r.key != "" {
+		p.Key = clip(r.key, maxProblemKeyBytes)
+	}
+	writeProblem(w, r.Request, p)
+}
