@@ -37,4 +37,4 @@ if [ ${#packages[@]} -gt 0 ]; then
 fi
 
 # Azurite, the storage emulator that stands in for a real account.
-./scripts/install-azurite.sh
+./scripts/install-azurite.sh >/dev/null

@@ -88,6 +88,8 @@ func TestImportDirection(t *testing.T) {
 		{"core on a provider", "core/tree/a.go", "tree", own + "providers/memory", true},
 		{"core on functions", "core/tree/a.go", "tree", own + "functions/api", true},
 		{"core tests on a provider", "core/tree/a_test.go", "tree_test", own + "providers/memory", false},
+		{"core tests on what tests share", "core/tree/a_test.go", "tree_test", own + "tests/history", false},
+		{"core on what tests share", "core/tree/a.go", "tree", own + "tests/history", true},
 		{"core tests on functions", "core/tree/a_test.go", "tree_test", own + "functions/api", true},
 		{"provider on core", "providers/bolt/a.go", "bolt", own + "core/store", false},
 		{"provider on functions", "providers/bolt/a.go", "bolt", own + "functions/api", true},
