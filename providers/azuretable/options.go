@@ -47,41 +47,21 @@ type Options struct {
 
 var tableName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]{2,62}$`)
 
-// resolve validates the options, fills in the defaults and returns the account.
-func (o *Options) resolve() (azhttp.Account, error) {
+// resolve validates the options, fills in the defaults and returns the service.
+func (o *Options) resolve() (azhttp.Endpoint, error) {
 	if o.TableName == "" {
 		o.TableName = defaultTableName
 	}
 	if !tableName.MatchString(o.TableName) || strings.EqualFold(o.TableName, "tables") {
-		return azhttp.Account{}, fmt.Errorf("table name %q is not 3 to 63 letters and digits: %w", o.TableName, store.ErrInvalid)
+		return azhttp.Endpoint{}, fmt.Errorf("table name %q is not 3 to 63 letters and digits: %w", o.TableName, store.ErrInvalid)
 	}
-	if o.TryTimeout < 0 {
-		return azhttp.Account{}, fmt.Errorf("try timeout %s is negative: %w", o.TryTimeout, store.ErrInvalid)
+	timeout, err := azhttp.CheckTimeout(o.TryTimeout, defaultTryTimeout)
+	if err != nil {
+		return azhttp.Endpoint{}, err
 	}
-	if o.TryTimeout == 0 {
-		o.TryTimeout = defaultTryTimeout
-	}
-	if o.Transport == nil {
-		o.Transport = azhttp.NewTransport()
-	}
-	o.Transport = azhttp.Observe(o.Transport)
-	return o.account()
-}
-
-func (o *Options) account() (azhttp.Account, error) {
-	if o.ConnectionString != "" {
-		if o.ServiceURL != "" || o.Credential != nil || o.SAS != "" {
-			return azhttp.Account{}, fmt.Errorf("a connection string excludes service address, credential and signature: %w", store.ErrInvalid)
-		}
-		a, err := azhttp.ParseConnectionString(o.ConnectionString)
-		if err == nil && a.TableURL == "" {
-			err = fmt.Errorf("connection string names no table service: %w", store.ErrInvalid)
-		}
-		return a, err
-	}
-	if (o.Credential == nil) == (o.SAS == "") {
-		return azhttp.Account{}, fmt.Errorf("a service address needs either a credential or a signature: %w", store.ErrInvalid)
-	}
-	at, err := azhttp.CheckURL(o.ServiceURL)
-	return azhttp.Account{TableURL: at, SAS: strings.TrimPrefix(o.SAS, "?")}, err
+	o.TryTimeout = timeout
+	return azhttp.Access{
+		ConnectionString: o.ConnectionString,
+		ServiceURL:       o.ServiceURL, Credential: o.Credential, SAS: o.SAS,
+	}.Table()
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
@@ -34,38 +33,43 @@ var _ store.Table = (*Table)(nil)
 // New opens a table and creates it if it does not exist. ErrInvalid for options
 // that cannot work; else the errors of a read.
 func New(ctx context.Context, o Options) (*Table, error) {
-	account, err := o.resolve()
+	service, err := o.resolve()
 	if err != nil {
 		return nil, fmt.Errorf("open table: %w", err)
 	}
-	auth, err := authentication(account, o.Credential)
+	auth, err := authentication(service)
 	if err != nil {
 		return nil, fmt.Errorf("open table: %w", err)
 	}
+	options := azhttp.ClientOptions(o.Transport)
 	t := &Table{
 		name:     o.TableName,
 		boundary: newBoundary(),
 		reads:    azhttp.Reads,
-		wire:     newWire(account, auth, o),
+		wire:     newWire(service, auth, options, o.TryTimeout),
 	}
 	if o.SkipCreate {
 		return t, nil
 	}
-	if err := t.reads.Do(ctx, func(ctx context.Context) error { return create(ctx, account, o) }); err != nil {
+	client, err := serviceClient(service, options)
+	if err != nil {
+		return nil, fmt.Errorf("open table: %w: %w", store.ErrInvalid, err)
+	}
+	if err := t.reads.Do(ctx, func(ctx context.Context) error { return t.create(ctx, client) }); err != nil {
 		return nil, fmt.Errorf("create table %s: %w", o.TableName, err)
 	}
 	return t, nil
 }
 
 // authentication returns the policies that run once for each try.
-func authentication(a azhttp.Account, credential azcore.TokenCredential) ([]policy.Policy, error) {
+func authentication(s azhttp.Endpoint) ([]policy.Policy, error) {
 	switch {
-	case credential != nil:
-		return []policy.Policy{runtime.NewBearerTokenPolicy(credential, []string{storageAudience}, nil)}, nil
-	case a.SAS != "":
+	case s.Credential != nil:
+		return []policy.Policy{runtime.NewBearerTokenPolicy(s.Credential, []string{storageAudience}, nil)}, nil
+	case s.SAS != "":
 		return nil, nil
 	}
-	key, err := newSharedKey(a.Name, a.Key)
+	key, err := newSharedKey(s.Name, s.Key)
 	return []policy.Policy{key}, err
 }
 
@@ -78,55 +82,37 @@ func newBoundary() string {
 }
 
 // create makes the table; one that exists is as good.
-func create(ctx context.Context, a azhttp.Account, o Options) error {
-	client, err := serviceClient(a, o)
-	if err != nil {
-		return fmt.Errorf("%w: %w", store.ErrInvalid, err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, o.TryTimeout)
+func (t *Table) create(ctx context.Context, client *aztables.ServiceClient) error {
+	ctx, cancel := context.WithTimeout(ctx, t.wire.timeout)
 	defer cancel()
 	ctx, sent := azhttp.Watch(ctx)
-	_, err = client.CreateTable(ctx, o.TableName, nil)
-	var refused *azcore.ResponseError
+	_, err := client.CreateTable(ctx, t.name, nil)
+	if err == nil {
+		return nil
+	}
+	refused := azhttp.FromSDK(err)
 	switch {
-	case err == nil:
-		return nil
-	case !errors.As(err, &refused):
+	case refused == nil:
 		return azhttp.Lost(ctx, err, false, sent)
-	case refused.ErrorCode == string(aztables.TableAlreadyExists):
+	case refused.Code == string(aztables.TableAlreadyExists):
 		return nil
 	}
-	failed := &azhttp.StatusError{Status: refused.StatusCode, Code: refused.ErrorCode}
-	if refused.RawResponse != nil {
-		failed = azhttp.NewStatusError(refused.RawResponse)
-		failed.Code = refused.ErrorCode
-	}
-	return azhttp.Fail(failed, false)
+	return azhttp.Fail(refused, false)
 }
 
-func serviceClient(a azhttp.Account, o Options) (*aztables.ServiceClient, error) {
-	options := &aztables.ClientOptions{ClientOptions: clientOptions(o)}
+func serviceClient(s azhttp.Endpoint, options policy.ClientOptions) (*aztables.ServiceClient, error) {
+	o := &aztables.ClientOptions{ClientOptions: options}
 	switch {
-	case o.Credential != nil:
-		return aztables.NewServiceClient(a.TableURL, o.Credential, options)
-	case a.SAS != "":
-		return aztables.NewServiceClientWithNoCredential(a.TableURL+"/?"+a.SAS, options)
+	case s.Credential != nil:
+		return aztables.NewServiceClient(s.URL, s.Credential, o)
+	case s.SAS != "":
+		return aztables.NewServiceClientWithNoCredential(s.URL+"/?"+s.SAS, o)
 	}
-	key, err := aztables.NewSharedKeyCredential(a.Name, a.Key)
+	key, err := aztables.NewSharedKeyCredential(s.Name, s.Key)
 	if err != nil {
 		return nil, err
 	}
-	return aztables.NewServiceClientWithSharedKey(a.TableURL, key, options)
-}
-
-// clientOptions turns off the retries of the SDK: it repeats conditional writes,
-// whose second try fails on the success of the first.
-func clientOptions(o Options) policy.ClientOptions {
-	return policy.ClientOptions{
-		Transport: o.Transport,
-		Retry:     policy.RetryOptions{MaxRetries: -1},
-		Telemetry: policy.TelemetryOptions{ApplicationID: "lattice"},
-	}
+	return aztables.NewServiceClientWithSharedKey(s.URL, key, o)
 }
 
 // Get implements store.Table with a point query.

@@ -46,13 +46,12 @@ type wire struct {
 	timeout  time.Duration
 }
 
-func newWire(a azhttp.Account, auth []policy.Policy, o Options) wire {
-	options := clientOptions(o)
+func newWire(s azhttp.Endpoint, auth []policy.Policy, options policy.ClientOptions, timeout time.Duration) wire {
 	return wire{
 		pipeline: runtime.NewPipeline("aztables", "v1", runtime.PipelineOptions{PerRetry: auth}, &options),
-		base:     a.TableURL,
-		sas:      a.SAS,
-		timeout:  o.TryTimeout,
+		base:     s.URL,
+		sas:      s.SAS,
+		timeout:  timeout,
 	}
 }
 

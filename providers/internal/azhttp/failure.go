@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+
 	"github.com/latticekv/lattice/core/store"
 )
 
@@ -45,6 +47,21 @@ func NewStatusError(resp *http.Response) *StatusError {
 		RequestID:  resp.Header.Get("x-ms-request-id"),
 		RetryAfter: retryAfter(resp.Header, time.Now()),
 	}
+}
+
+// FromSDK describes the refusal in an error of an SDK; nil if there is none, that
+// is, if no whole answer came.
+func FromSDK(err error) *StatusError {
+	var refused *azcore.ResponseError
+	if !errors.As(err, &refused) {
+		return nil
+	}
+	e := &StatusError{Status: refused.StatusCode}
+	if refused.RawResponse != nil {
+		e = NewStatusError(refused.RawResponse)
+	}
+	e.Code = refused.ErrorCode
+	return e
 }
 
 // retryAfter reads the three headers by which Azure services ask for patience.
