@@ -4,6 +4,7 @@ import (
 	"mime"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/latticekv/lattice/core/tree"
 )
@@ -153,7 +154,7 @@ func storedType(lines []string) (string, error) {
 	if len(lines[0]) > maxTypeBytes {
 		return "", argument("Content-Type", "longer than %d bytes", maxTypeBytes)
 	}
-	if _, _, err := mime.ParseMediaType(lines[0]); err != nil {
+	if mediaType, _, err := mime.ParseMediaType(lines[0]); err != nil || !strings.Contains(mediaType, "/") {
 		return "", argument("Content-Type", "not a media type")
 	}
 	return lines[0], nil
