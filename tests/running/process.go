@@ -1,0 +1,142 @@
+package running
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const (
+	// stopTimeout bounds the wait for a graceful end.
+	stopTimeout = 30 * time.Second
+	// keptLines bounds what is remembered of the output.
+	keptLines = 2000
+)
+
+// Process is a running program whose output is kept.
+type Process struct {
+	cmd    *exec.Cmd
+	output *output
+	exited chan struct{}
+}
+
+// Run starts a program with the arguments and, on top of an environment without
+// settings of the service, the variables given. The test kills it when it ends.
+func Run(t testing.TB, env []string, program string, args ...string) (*Process, error) {
+	t.Helper()
+	p := &Process{output: &output{ready: make(chan string, 1)}, exited: make(chan struct{})}
+	p.cmd = exec.Command(program, args...)
+	p.cmd.Env = append(cleanEnv(), env...)
+	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
+	if err := p.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", program, err)
+	}
+	go func() {
+		// How it ended is in ProcessState.
+		_ = p.cmd.Wait()
+		close(p.exited)
+	}()
+	t.Cleanup(p.Kill)
+	return p, nil
+}
+
+// cleanEnv is the environment without settings of the service.
+func cleanEnv() []string {
+	var env []string
+	for _, pair := range os.Environ() {
+		ours := strings.HasPrefix(pair, "LATTICE_") || strings.HasPrefix(pair, "AZURE_")
+		if !ours || strings.HasPrefix(pair, "LATTICE_AZURITE=") {
+			env = append(env, pair)
+		}
+	}
+	return env
+}
+
+// PID returns the process id.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Output returns what the program wrote, the last lines of it.
+func (p *Process) Output() string { return p.output.String() }
+
+// Exited is closed when the process has ended.
+func (p *Process) Exited() <-chan struct{} { return p.exited }
+
+// ExitCode returns the exit status of a process that has ended, -1 if a signal
+// ended it.
+func (p *Process) ExitCode() int { return p.cmd.ProcessState.ExitCode() }
+
+// Signal sends a signal.
+func (p *Process) Signal(sig syscall.Signal) error { return p.cmd.Process.Signal(sig) }
+
+// Stop ends the process gracefully. It is an error if it does not end, or
+// fails.
+func (p *Process) Stop() error {
+	if err := p.Signal(syscall.SIGTERM); err != nil {
+		return fmt.Errorf("stop the process: %w", err)
+	}
+	select {
+	case <-p.exited:
+	case <-time.After(stopTimeout):
+		return errors.New("the process does not stop:\n" + p.Output())
+	}
+	if code := p.ExitCode(); code != 0 {
+		return fmt.Errorf("the process ended with %d:\n%s", code, p.Output())
+	}
+	return nil
+}
+
+// Kill ends the process at once, as a crash would, and returns when it is gone.
+func (p *Process) Kill() {
+	// An error means that it has ended already.
+	_ = p.cmd.Process.Kill()
+	<-p.exited
+}
+
+// output keeps the last lines, and finds the address among them.
+type output struct {
+	mu    sync.Mutex
+	lines []string
+	part  string
+	found bool
+	ready chan string
+}
+
+// Write implements io.Writer.
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	scan := bufio.NewReader(strings.NewReader(o.part + string(p)))
+	for {
+		line, err := scan.ReadString('\n')
+		if err != nil {
+			o.part = line
+			return len(p), nil
+		}
+		o.add(strings.TrimSuffix(line, "\n"))
+	}
+}
+
+func (o *output) add(line string) {
+	if o.lines = append(o.lines, line); len(o.lines) > keptLines {
+		o.lines = o.lines[1:]
+	}
+	if _, url, ok := strings.Cut(line, "listening on "); ok && !o.found {
+		o.found = true
+		url, _, _ = strings.Cut(url, " ")
+		o.ready <- strings.TrimRight(url, `",}`)
+	}
+}
+
+// String returns the lines.
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return strings.Join(append(o.lines[:len(o.lines):len(o.lines)], o.part), "\n")
+}
