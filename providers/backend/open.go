@@ -1,0 +1,126 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+
+	"github.com/latticekv/lattice/core/store"
+	"github.com/latticekv/lattice/providers/azuretable"
+	"github.com/latticekv/lattice/providers/azurite"
+	"github.com/latticekv/lattice/providers/blob"
+	"github.com/latticekv/lattice/providers/bolt"
+	"github.com/latticekv/lattice/providers/memory"
+)
+
+// Backend is an open table and blob store.
+type Backend struct {
+	Table store.Table
+	Blobs store.BlobStore
+	// Description says where the state is, without secrets.
+	Description string
+	// Exclusive says that no other process can have the same state open.
+	Exclusive bool
+
+	close func() error
+}
+
+// Close gives the stores back. Nothing may use them any more.
+func (b *Backend) Close() error {
+	if b.close == nil {
+		return nil
+	}
+	return b.close()
+}
+
+// Open opens what the configuration names, and creates what does not exist. An
+// error says what to do about it, and never tells a key. The context bounds the
+// opening alone.
+func Open(ctx context.Context, c Config) (*Backend, error) {
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	switch c.Store {
+	case Memory:
+		s := memory.New(memory.Options{})
+		return &Backend{Table: s.Table(), Blobs: s.Blobs(), Description: "memory, lost at the end", Exclusive: true}, nil
+	case Azurite:
+		return openAzurite(ctx, c)
+	case Azure:
+		return openAccount(ctx, c)
+	}
+	return openBolt(c)
+}
+
+func openBolt(c Config) (*Backend, error) {
+	s, err := bolt.Open(c.DataDir, bolt.Options{})
+	if errors.Is(err, bolt.ErrInUse) {
+		return nil, fmt.Errorf("data folder %s is in use by another process; stop it, or choose another with --data-dir: %w", c.DataDir, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open data folder %s: %w", c.DataDir, err)
+	}
+	return &Backend{
+		Table: s.Table(), Blobs: s.Blobs(), Description: "bolt in " + c.DataDir, Exclusive: true,
+		close: s.Close,
+	}, nil
+}
+
+// openAzurite uses the emulator of the connection string if there is one, else
+// the one at the default ports, which it starts if it is not there.
+func openAzurite(ctx context.Context, c Config) (*Backend, error) {
+	if c.ConnectionString != "" {
+		return openAccount(ctx, c)
+	}
+	address, server, err := azurite.Default(ctx, filepath.Join(c.DataDir, "azurite"))
+	if err != nil {
+		return nil, err
+	}
+	c.ConnectionString = address
+	b, err := openAccount(ctx, c)
+	if server == nil {
+		return b, err
+	}
+	if err != nil {
+		server.Stop()
+		return nil, err
+	}
+	b.Description += ", started for this process"
+	b.close = func() error {
+		server.Stop()
+		return nil
+	}
+	return b, nil
+}
+
+func openAccount(ctx context.Context, c Config) (*Backend, error) {
+	var credential azcore.TokenCredential
+	tableURL, blobURL := "", ""
+	if c.ConnectionString == "" {
+		var err error
+		if credential, err = azidentity.NewDefaultAzureCredential(nil); err != nil {
+			return nil, fmt.Errorf("find an identity in the environment: %w", err)
+		}
+		tableURL, blobURL = c.addresses()
+	}
+	table, err := azuretable.New(ctx, azuretable.Options{
+		ConnectionString: c.ConnectionString, ServiceURL: tableURL, Credential: credential, TableName: c.TableName,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open table %s: %w", c.TableName, err)
+	}
+	blobs, err := blob.New(ctx, blob.Options{
+		ConnectionString: c.ConnectionString, ServiceURL: blobURL, Credential: credential, Container: c.ContainerName,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open container %s: %w", c.ContainerName, err)
+	}
+	return &Backend{
+		Table: table, Blobs: blobs,
+		Description: fmt.Sprintf("%s, table %s and container %s", c.Store, c.TableName, c.ContainerName),
+	}, nil
+}
