@@ -16,31 +16,28 @@ const MinCompress = 512
 // repeats one byte takes 4 bytes.
 const maxRatio = 128 << 10 / 4
 
-// encoders are pooled because one encoder serves one call at a time, and its
-// tables are large.
-var encoders = sync.Pool{New: func() any {
+// encoder and decoder serve any number of concurrent calls. They are made, and
+// used once, when the program starts: what they make then belongs to no test's
+// bubble of virtual time.
+var (
+	encoder = newEncoder()
+	decoder = newDecoder()
+)
+
+func newEncoder() *zstd.Encoder {
 	e, err := zstd.NewWriter(nil,
 		zstd.WithEncoderLevel(zstd.SpeedFastest),
-		zstd.WithEncoderConcurrency(1),
 		zstd.WithWindowSize(1<<20),
 		zstd.WithEncoderCRC(false), // the envelope has its own checksum
 		zstd.WithLowerEncoderMem(true))
 	if err != nil {
 		panic(fmt.Sprintf("zstd encoder options: %v", err))
 	}
-	return &packer{enc: e}
-}}
-
-// packer is an encoder and the buffer that it writes to.
-type packer struct {
-	enc *zstd.Encoder
-	buf []byte
+	e.EncodeAll([]byte{0}, nil)
+	return e
 }
 
-// maxKept is the largest buffer that a pooled packer keeps.
-const maxKept = 1 << 20
-
-var decoder = sync.OnceValue(func() *zstd.Decoder {
+func newDecoder() *zstd.Decoder {
 	d, err := zstd.NewReader(nil,
 		zstd.WithDecoderConcurrency(0),
 		zstd.WithDecodeAllCapLimit(true),
@@ -49,7 +46,13 @@ var decoder = sync.OnceValue(func() *zstd.Decoder {
 		panic(fmt.Sprintf("zstd decoder options: %v", err))
 	}
 	return d
-})
+}
+
+// buffers hold compressed bytes on their way.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// maxKept is the largest buffer that is kept for later.
+const maxKept = 1 << 20
 
 // Compress appends src to dst, compressed if src has at least MinCompress bytes
 // and the result is smaller, and reports whether it is.
@@ -57,17 +60,17 @@ func Compress(dst, src []byte) ([]byte, bool) {
 	if len(src) < MinCompress {
 		return append(dst, src...), false
 	}
-	p := encoders.Get().(*packer)
-	defer encoders.Put(p)
-	p.buf = p.enc.EncodeAll(src, p.buf[:0])
-	packed := len(p.buf) < len(src)
+	buf := buffers.Get().(*[]byte)
+	defer buffers.Put(buf)
+	*buf = encoder.EncodeAll(src, (*buf)[:0])
+	packed := len(*buf) < len(src)
 	if packed {
-		dst = append(dst, p.buf...)
+		dst = append(dst, *buf...)
 	} else {
 		dst = append(dst, src...)
 	}
-	if cap(p.buf) > maxKept {
-		p.buf = nil
+	if cap(*buf) > maxKept {
+		*buf = nil
 	}
 	return dst, packed
 }
@@ -81,7 +84,7 @@ func Decompress(src []byte, size int) ([]byte, error) {
 	if size < 0 || size/maxRatio > len(src) {
 		return nil, fmt.Errorf("%d compressed bytes cannot hold %d", len(src), size)
 	}
-	out, err := decoder().DecodeAll(src, make([]byte, 0, size))
+	out, err := decoder.DecodeAll(src, make([]byte, 0, size))
 	if err != nil {
 		return nil, fmt.Errorf("decompress: %w", err)
 	}

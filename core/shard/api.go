@@ -55,6 +55,11 @@ type Write struct {
 	// Blind waives Existed in the result, which saves the look-up of the
 	// former state of an unconditional put.
 	Blind bool
+
+	// ref is where a large value was stored before the write was queued, and
+	// stored when.
+	ref    *record.Ref
+	stored clock.Instant
 }
 
 // Status is the outcome of a Write.

@@ -1,0 +1,290 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/latticekv/lattice/core/clock"
+	"github.com/latticekv/lattice/core/record"
+	"github.com/latticekv/lattice/core/store"
+)
+
+// CollectReport says what a Collect removed.
+type CollectReport struct {
+	// Rows and Blobs are the numbers deleted.
+	Rows, Blobs int
+}
+
+const (
+	// collectPages bounds the pages of rows and of blobs that one Collect looks
+	// at; the next one goes on.
+	collectPages = 20
+)
+
+// garbage is what one Collect found.
+type garbage struct {
+	// truncate is the row up to which all are checkpointed and past their grace.
+	truncate uint64
+	rows     []string
+	blobs    []string
+}
+
+// Collect deletes log rows that a checkpoint covers and blobs that nothing
+// refers to, both after their grace.
+//
+// Before it deletes anything it appends a fence. An instance that was frozen
+// between storing a blob and logging a reference to it loses that race and
+// judges again, and then sees how much time has passed. What is referred to is
+// worked out once more after the fence.
+func (s *Shard) Collect(ctx context.Context) (CollectReport, error) {
+	var rep CollectReport
+	if err := s.refresh(ctx); err != nil {
+		return rep, err
+	}
+	g, err := s.findGarbage(ctx)
+	if err != nil || len(g.rows)+len(g.blobs) == 0 {
+		return rep, err
+	}
+	if err := s.fence(ctx, g); err != nil {
+		if errors.Is(err, errLeaseHeld) {
+			return rep, nil
+		}
+		return rep, err
+	}
+	if g.blobs, err = s.unreferenced(ctx, g.blobs); err != nil {
+		return rep, err
+	}
+	if rep.Blobs, err = s.deleteBlobs(ctx, g.blobs); err != nil {
+		return rep, err
+	}
+	rep.Rows, err = s.deleteRows(ctx, g.rows)
+	return rep, err
+}
+
+func (s *Shard) findGarbage(ctx context.Context) (garbage, error) {
+	var g garbage
+	if err := s.findRows(ctx, &g); err != nil {
+		return g, err
+	}
+	old, err := s.oldBlobs(ctx)
+	if err != nil || len(old) == 0 {
+		return g, err
+	}
+	g.blobs, err = s.unreferenced(ctx, old)
+	return g, err
+}
+
+// findRows lists, oldest first, the rows that the checkpoint covers and whose
+// grace is over, by the time they carry.
+func (s *Shard) findRows(ctx context.Context, g *garbage) error {
+	s.mu.RLock()
+	end := s.st.head.Meta().Checkpoint.Seq + 1
+	s.mu.RUnlock()
+	limit := s.cfg.Clock.Now().Milli() - s.cfg.WalGracePeriod.Milliseconds()
+	q := store.RangeQuery{From: logPrefix, To: logKey(end)}
+	for range collectPages {
+		page, err := s.cfg.Table.Range(ctx, s.partition, q)
+		if err != nil {
+			return fmt.Errorf("list old rows of %s: %w", s.partition, err)
+		}
+		for _, r := range page.Rows {
+			seq, err := parseLogKey(s.partition, r.Key)
+			if err != nil {
+				return err
+			}
+			row, err := record.DecodeRow(seq, r.Data)
+			if err != nil {
+				return fmt.Errorf("%s: %w", s.partition, err)
+			}
+			if row.Base.Milli() > limit {
+				return nil
+			}
+			g.truncate = seq
+			g.rows = append(g.rows, r.Key)
+		}
+		if !page.More || len(page.Rows) == 0 {
+			return nil
+		}
+		q.From = store.NextKey(page.Rows[len(page.Rows)-1].Key)
+	}
+	return nil
+}
+
+// oldBlobs lists the shard's blobs whose grace is over.
+func (s *Shard) oldBlobs(ctx context.Context) ([]string, error) {
+	limit := s.cfg.Clock.Now().Time().Add(-s.cfg.BlobGracePeriod)
+	var names []string
+	err := s.eachBlob(ctx, func(b store.BlobInfo) {
+		if b.Modified.Before(limit) {
+			names = append(names, b.Name)
+		}
+	})
+	return names, err
+}
+
+// eachBlob lists the shard's blobs.
+func (s *Shard) eachBlob(ctx context.Context, visit func(store.BlobInfo)) error {
+	marker := ""
+	for range maxLogPages {
+		page, err := s.cfg.Blobs.List(ctx, s.partition+"/", marker)
+		if err != nil {
+			return fmt.Errorf("list blobs of %s: %w", s.partition, err)
+		}
+		for _, b := range page.Blobs {
+			visit(b)
+		}
+		if page.Next == "" {
+			return nil
+		}
+		marker = page.Next
+	}
+	return store.Corruptf("listing of the blobs of %s does not end", s.partition)
+}
+
+// unreferenced keeps of names those that neither the checkpoint, nor a recently
+// replaced one, nor the log above it refers to.
+func (s *Shard) unreferenced(ctx context.Context, names []string) ([]string, error) {
+	used := make(map[string]struct{})
+	s.mu.RLock()
+	base, meta := s.st.base, s.st.head.Meta()
+	s.st.tail.items.Scan(func(_ string, it *tailItem) bool {
+		if it.Ref != nil {
+			used[it.Ref.Blob] = struct{}{}
+		}
+		return true
+	})
+	s.mu.RUnlock()
+	if base.Name() != meta.Checkpoint.Manifest {
+		return nil, fmt.Errorf("collect %s: the checkpoint moved: %w", s.partition, store.ErrUnavailable)
+	}
+	for name := range base.Blobs() {
+		used[name] = struct{}{}
+	}
+	if err := s.spareRetired(ctx, meta.Checkpoint.Previous, used); err != nil {
+		return nil, err
+	}
+	var free []string
+	for _, name := range names {
+		if _, ok := used[name]; !ok {
+			free = append(free, name)
+		}
+	}
+	return free, nil
+}
+
+// spareRetired adds the blobs of recently replaced manifests.
+func (s *Shard) spareRetired(ctx context.Context, previous []Retired, used map[string]struct{}) error {
+	now := s.cfg.Clock.Now().Milli()
+	for _, r := range previous {
+		if now-r.At >= s.cfg.BlobGracePeriod.Milliseconds() {
+			continue
+		}
+		set, err := s.runs.Open(ctx, r.Manifest)
+		if errors.Is(err, store.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		for name := range set.Blobs() {
+			used[name] = struct{}{}
+		}
+	}
+	return nil
+}
+
+// fence appends the truncation point, and with it ends every append that was
+// planned on an older head.
+func (s *Shard) fence(ctx context.Context, g garbage) error {
+	return s.submit(ctx, &pending{control: &control{note: "collect", hasty: true, apply: func(h *Head, _ clock.Instant) error {
+		h.Truncated = max(h.Truncated, min(g.truncate, h.Meta().Checkpoint.Seq))
+		return nil
+	}}})
+}
+
+// deleteBlobs removes blobs; one that is gone was removed by another collector.
+func (s *Shard) deleteBlobs(ctx context.Context, names []string) (int, error) {
+	for i, name := range names {
+		err := s.retry(ctx, func() error { return s.cfg.Blobs.Delete(ctx, name) })
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return i, fmt.Errorf("delete blob of %s: %w", s.partition, err)
+		}
+	}
+	return len(names), nil
+}
+
+// deleteRows removes rows, oldest first. When one is gone, another collector is
+// at work, and the rest is left to it.
+func (s *Shard) deleteRows(ctx context.Context, keys []string) (int, error) {
+	for done := 0; done < len(keys); {
+		end := min(done+store.MaxTransactionOps, len(keys))
+		ops := make([]store.Op, 0, end-done)
+		for _, key := range keys[done:end] {
+			ops = append(ops, store.Delete(key, ""))
+		}
+		_, err := s.cfg.Table.Apply(ctx, s.partition, ops)
+		if errors.Is(err, store.ErrNotFound) {
+			return done, nil
+		}
+		if err != nil {
+			return done, fmt.Errorf("delete old rows of %s: %w", s.partition, err)
+		}
+		done = end
+	}
+	return len(keys), nil
+}
+
+// Destroy removes all that a closed shard consists of, the head last. Calling
+// it again continues a destruction that failed half-way. ErrNoShard says that
+// nothing is left.
+func (s *Shard) Destroy(ctx context.Context) error {
+	if err := s.refresh(ctx); err != nil {
+		return err
+	}
+	s.mu.RLock()
+	closed := s.st.head.Meta().Closed
+	s.mu.RUnlock()
+	if !closed {
+		return fmt.Errorf("destroy %s: the shard is not closed: %w", s.partition, store.ErrInvalid)
+	}
+	if err := s.destroyBlobs(ctx); err != nil {
+		return err
+	}
+	if err := s.destroyRows(ctx); err != nil {
+		return err
+	}
+	s.pool.Forget(s.partition)
+	return nil
+}
+
+func (s *Shard) destroyBlobs(ctx context.Context) error {
+	var names []string
+	if err := s.eachBlob(ctx, func(b store.BlobInfo) { names = append(names, b.Name) }); err != nil {
+		return err
+	}
+	_, err := s.deleteBlobs(ctx, names)
+	return err
+}
+
+// destroyRows deletes page after page from the beginning; the head is the last
+// row of all.
+func (s *Shard) destroyRows(ctx context.Context) error {
+	for range maxLogPages {
+		page, err := s.cfg.Table.Range(ctx, s.partition, store.RangeQuery{Limit: store.MaxTransactionOps})
+		if err != nil {
+			return fmt.Errorf("list rows of %s: %w", s.partition, err)
+		}
+		if len(page.Rows) == 0 {
+			return nil
+		}
+		keys := make([]string, len(page.Rows))
+		for i, r := range page.Rows {
+			keys[i] = r.Key
+		}
+		if n, err := s.deleteRows(ctx, keys); err != nil || n < len(keys) {
+			return err
+		}
+	}
+	return store.Corruptf("partition %s does not empty", s.partition)
+}

@@ -1,0 +1,192 @@
+package shard
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/latticekv/lattice/core/record"
+	"github.com/latticekv/lattice/core/run"
+	"github.com/latticekv/lattice/core/store"
+)
+
+// pending is a request that waits for an append: some writes, or one control
+// change of the head.
+type pending struct {
+	writes  []Write
+	prior   []prior
+	results []WriteResult
+	control *control
+	err     error
+
+	bytes   int
+	records int
+	// deadline is that of its caller, zero if there is none.
+	deadline time.Time
+	turn     chan turn
+	// queued is guarded by the queue's lock: still waiting for a group.
+	queued bool
+}
+
+// prior is what a write found before it was queued: the checkpoint's entry of
+// its key, good as long as that checkpoint is the shard's.
+type prior struct {
+	base  *run.Set
+	entry *record.Entry
+}
+
+// turn is what a waiting request is told.
+type turn uint8
+
+const (
+	turnDone turn = iota + 1 // the outcome is there
+	turnLead                 // commit the next group, its own request included
+)
+
+// commitQueue gathers requests while an append is under way: whoever finds no
+// leader becomes it, commits one group, and hands the lead to a request that
+// still waits. All work is done on behalf of a request that has not been
+// answered, by its own goroutine: nothing runs after a response.
+type commitQueue struct {
+	mu      sync.Mutex
+	waiting []*pending
+	led     bool
+}
+
+// enqueue adds p and reports whether its goroutine must lead.
+func (q *commitQueue) enqueue(p *pending) (lead bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	p.queued = true
+	q.waiting = append(q.waiting, p)
+	lead = !q.led
+	q.led = true
+	return lead
+}
+
+// take removes the next group: the oldest requests, at least one, within the
+// bounds. A control change goes alone, so that its fate is its own.
+func (q *commitQueue) take(group []*pending, maxBytes, maxRecords int) []*pending {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	bytes, records, n := 0, 0, 0
+	for _, p := range q.waiting {
+		bytes += p.bytes
+		records += p.records
+		full := bytes > maxBytes || records > maxRecords
+		if n > 0 && (full || p.control != nil || q.waiting[0].control != nil) {
+			break
+		}
+		p.queued = false
+		group = append(group, p)
+		n++
+	}
+	q.waiting = q.waiting[:copy(q.waiting, q.waiting[n:])]
+	clear(q.waiting[len(q.waiting):cap(q.waiting)])
+	return group
+}
+
+// pass hands the lead to the oldest waiting request, or lays it down.
+func (q *commitQueue) pass() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.waiting) == 0 {
+		q.led = false
+		return
+	}
+	q.waiting[0].turn <- turnLead
+}
+
+// withdraw takes a request out that gave up waiting, and reports whether it was
+// still there.
+func (q *commitQueue) withdraw(p *pending) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !p.queued {
+		return false
+	}
+	for i, w := range q.waiting {
+		if w == p {
+			q.waiting = append(q.waiting[:i], q.waiting[i+1:]...)
+			break
+		}
+	}
+	p.queued = false
+	return true
+}
+
+// submit takes a request through the queue and returns when its outcome is
+// known, or when ctx ends and the outcome is not.
+func (s *Shard) submit(ctx context.Context, p *pending) error {
+	p.turn = make(chan turn, 1)
+	p.deadline, _ = ctx.Deadline()
+	if s.queue.enqueue(p) {
+		s.lead(ctx, p)
+		return p.err
+	}
+	select {
+	case t := <-p.turn:
+		if t == turnLead {
+			s.lead(ctx, p)
+		}
+		return p.err
+	case <-ctx.Done():
+	}
+	if s.queue.withdraw(p) {
+		s.yieldLead(p)
+		return fmt.Errorf("waiting to append: %w: %w", store.ErrUnavailable, context.Cause(ctx))
+	}
+	return s.abandon(ctx, p)
+}
+
+// yieldLead passes on a lead that was given to a request as it withdrew.
+func (s *Shard) yieldLead(p *pending) {
+	select {
+	case <-p.turn:
+		s.queue.pass()
+	default:
+	}
+}
+
+// abandon gives up on a request that is in a group: what comes of it is not
+// known to the caller.
+func (s *Shard) abandon(ctx context.Context, p *pending) error {
+	select {
+	case <-p.turn:
+		return p.err
+	default:
+		return fmt.Errorf("append under way: %w: %w", store.ErrOutcomeUnknown, context.Cause(ctx))
+	}
+}
+
+// lead commits the group that holds p, and passes the lead on.
+func (s *Shard) lead(ctx context.Context, p *pending) {
+	group := s.queue.take(nil, s.cfg.GroupMaxBytes, s.cfg.GroupMaxRecords)
+	gctx, cancel := s.groupContext(ctx, group)
+	s.commit(gctx, group)
+	cancel()
+	s.queue.pass()
+	for _, member := range group {
+		if member != p {
+			member.turn <- turnDone
+		}
+	}
+}
+
+// groupContext is the context of an append. It outlives a leader that is
+// cancelled, since others depend on the outcome, and lasts until the latest
+// deadline among the group.
+func (s *Shard) groupContext(ctx context.Context, group []*pending) (context.Context, context.CancelFunc) {
+	base := context.WithoutCancel(ctx)
+	var latest time.Time
+	for _, m := range group {
+		if m.deadline.IsZero() {
+			return context.WithTimeout(base, s.cfg.CommitTimeout)
+		}
+		if m.deadline.After(latest) {
+			latest = m.deadline
+		}
+	}
+	return context.WithDeadline(base, latest)
+}

@@ -1,0 +1,137 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/latticekv/lattice/core/clock"
+	"github.com/latticekv/lattice/core/keyspace"
+	"github.com/latticekv/lattice/core/record"
+	"github.com/latticekv/lattice/core/run"
+	"github.com/latticekv/lattice/core/store"
+)
+
+// ErrViewExpired: blobs that a view needs were replaced and collected. A new
+// view has what replaced them.
+var ErrViewExpired = errors.New("view expired")
+
+// View is the state of a shard at one moment, immutable. It takes no storage
+// and needs no closing; it lasts as long as the collector spares its blobs, at
+// least BlobGracePeriod.
+type View struct {
+	s     *Shard
+	etag  store.ETag
+	base  *run.Set
+	tail  tailSnapshot
+	milli int64
+	moved *keyspace.SlotSet // nil if nothing moved away
+}
+
+// View returns the state as current as the options demand: one proof, then any
+// number of reads.
+func (s *Shard) View(ctx context.Context, o ReadOptions) (*View, error) {
+	if err := s.current(ctx, o, func(*plan) bool { return true }); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.st.barrier(); err != nil {
+		return nil, err
+	}
+	return s.st.view(s, s.cfg.Clock.Now()), nil
+}
+
+// view freezes the state. The caller holds the lock.
+func (st *state) view(s *Shard, now clock.Instant) *View {
+	if st.snap == nil {
+		snap := st.tail.snapshot()
+		st.snap = &snap
+	}
+	v := &View{s: s, etag: st.etag, base: st.base, tail: *st.snap, milli: st.milli(now)}
+	if st.head.meta.anyMoved {
+		v.moved = &st.head.Meta().Moved
+	}
+	return v
+}
+
+// Moved returns the slots whose keys the view does not answer for, nil if it
+// answers for all. The caller does not modify it.
+func (v *View) Moved() *keyspace.SlotSet { return v.moved }
+
+// Get returns the live entry of a key. ErrStaleRouting if its slot moved away.
+func (v *View) Get(ctx context.Context, key string) (record.Entry, bool, error) {
+	if v.moved != nil && v.moved.Has(keyspace.Slot(key)) {
+		return record.Entry{}, false, ErrStaleRouting
+	}
+	l := looked{base: v.base, milli: v.milli}
+	if it, ok := v.tail.items.Get(key); ok {
+		l.entry = &it.Entry
+	}
+	e, ok, err := l.finish(ctx, key)
+	return e, ok, v.expired(err)
+}
+
+// expired translates a missing blob.
+func (v *View) expired(err error) error {
+	if errors.Is(err, store.ErrNotFound) {
+		return fmt.Errorf("%w: %v", ErrViewExpired, err)
+	}
+	return err
+}
+
+// Entries returns a cursor over the live entries in bounds, in bytewise order
+// of keys, ascending or descending. Keys that moved away are left out.
+func (v *View) Entries(b Bounds, reverse bool) *Cursor {
+	return &Cursor{v: v, it: v.iter(b, reverse)}
+}
+
+// iter walks all entries, dead ones included.
+func (v *View) iter(b Bounds, reverse bool) run.Iterator {
+	rb := run.Bounds{From: b.From, To: b.To}
+	return run.MergeIterators(reverse, v.tail.iter(b, reverse), v.base.Iter(rb, reverse))
+}
+
+// Count counts the live entries in bounds whose slots the caller owns up to;
+// nil is all that did not move away.
+func (v *View) Count(ctx context.Context, b Bounds, owns func(slot uint16) bool) (int64, error) {
+	var n int64
+	c := v.Entries(b, false)
+	for c.Next(ctx) {
+		if owns == nil || owns(keyspace.Slot(c.Entry().Key)) {
+			n++
+		}
+	}
+	return n, c.Err()
+}
+
+// Cursor walks the live entries of a view.
+type Cursor struct {
+	v  *View
+	it run.Iterator
+}
+
+// Next steps to the next entry; false at the end or on an error.
+func (c *Cursor) Next(ctx context.Context) bool {
+	for c.it.Next(ctx) {
+		e := c.it.Entry()
+		if e.Live(c.v.milli) && (c.v.moved == nil || !c.v.moved.Has(keyspace.Slot(e.Key))) {
+			return true
+		}
+	}
+	return false
+}
+
+// Entry returns the present entry, valid until the next step.
+func (c *Cursor) Entry() *record.Entry { return c.it.Entry() }
+
+// Err returns why the cursor ended early, nil at the end of the range.
+// ErrViewExpired asks for a new view, to go on after the last key.
+func (c *Cursor) Err() error { return c.v.expired(c.it.Err()) }
+
+// Load reads the value of an entry of the view, from its blob if it is large.
+// ErrViewExpired if the blob was collected because the entry was replaced.
+func (v *View) Load(ctx context.Context, e *record.Entry) ([]byte, error) {
+	value, err := v.s.value(ctx, e)
+	return value, v.expired(err)
+}

@@ -1,0 +1,108 @@
+package shard
+
+import (
+	"context"
+	"fmt"
+)
+
+// Write performs writes of this shard, each judged by itself: a failed
+// condition, or a key that moved away, does not touch the others. They are
+// appended together as far as they fit, in their order.
+//
+// When it returns nil every applied write is durable. An error says that some
+// outcome is open: store.ErrOutcomeUnknown if a write may or may not be in the
+// log, any other that none of those not yet appended is. Values are kept: the
+// caller does not modify them afterwards.
+func (s *Shard) Write(ctx context.Context, writes []Write) ([]WriteResult, error) {
+	if len(writes) == 0 {
+		return nil, nil
+	}
+	writes, err := s.storeValues(ctx, writes)
+	if err != nil {
+		return nil, err
+	}
+	results := make([]WriteResult, len(writes))
+	for start := 0; start < len(writes); {
+		end, bytes := s.portion(writes, start)
+		p := &pending{writes: writes[start:end], results: results[start:end], bytes: bytes, records: end - start}
+		if err := s.prepare(ctx, p); err != nil {
+			return nil, err
+		}
+		if err := s.submit(ctx, p); err != nil {
+			return nil, fmt.Errorf("write to %s: %w", s.partition, err)
+		}
+		start = end
+	}
+	s.relieve(ctx)
+	return results, nil
+}
+
+// writeOverhead bounds what a write takes in a row beside key, value and type.
+const writeOverhead = 96
+
+// portion returns how far the writes from start on fit into one append.
+func (s *Shard) portion(writes []Write, start int) (end, bytes int) {
+	for end = start; end < len(writes); end++ {
+		w := &writes[end]
+		size := len(w.Key) + len(w.Value) + len(w.Type) + writeOverhead
+		if end > start && (bytes+size > s.cfg.GroupMaxBytes || end-start >= s.cfg.GroupMaxRecords) {
+			break
+		}
+		bytes += size
+	}
+	return end, bytes
+}
+
+// prepare reads what the checkpoint says of the keys before the request queues,
+// so that no group waits for the leaves of one member.
+func (s *Shard) prepare(ctx context.Context, p *pending) error {
+	if err := s.retry(ctx, func() error { return s.open(ctx) }); err != nil {
+		return err
+	}
+	s.mu.RLock()
+	base := s.st.base
+	s.mu.RUnlock()
+	if base.Name() == "" {
+		return nil
+	}
+	p.prior = make([]prior, len(p.writes))
+	for i := range p.writes {
+		w := &p.writes[i]
+		if w.Blind && w.Op == OpPut && !w.conditional() {
+			continue
+		}
+		if _, ok := s.peek(w.Key); ok {
+			continue
+		}
+		e, ok, err := base.Get(ctx, w.Key)
+		if err != nil {
+			return nil // the group will meet it again, with the state of then
+		}
+		p.prior[i].base = base
+		if ok {
+			p.prior[i].entry = &e
+		}
+	}
+	return nil
+}
+
+// relieve checkpoints within a request when the log has grown far beyond what
+// the schedule should have left: a cold instance must be able to open the
+// shard, whatever becomes of the timers. Its failure is not the writer's.
+func (s *Shard) relieve(ctx context.Context) {
+	t := s.tuning.Load()
+	s.mu.RLock()
+	late := s.st != nil && (s.st.tail.bytes >= overdue*t.CheckpointTailBytes || s.st.tail.rows() >= overdue*t.CheckpointTailRows)
+	s.mu.RUnlock()
+	if late {
+		_, _ = s.Checkpoint(ctx, CheckpointOptions{MergeBytes: relieveMergeBytes})
+	}
+}
+
+const (
+	// overdue is how many times over the thresholds the log may grow before a
+	// writer does the checkpoint itself.
+	overdue = 4
+	// relieveMergeBytes bounds the merging that a writer does on the way.
+	relieveMergeBytes = 8 << 20
+)
