@@ -191,21 +191,10 @@ func (r *request) bounds() (b tree.Bounds, bounded bool, err error) {
 		return b, false, argument("prefix", "cannot be combined with start or end")
 	}
 	if prefix != "" {
-		return tree.Bounds{From: prefix, To: prefixEnd(prefix)}, true, nil
+		return tree.Prefix(prefix), true, nil
 	}
 	if end != "" && start > end {
 		return b, false, argument("start", "lies after end")
 	}
 	return tree.Bounds{From: start, To: end}, start != "" || end != "", nil
-}
-
-// prefixEnd returns the least string above every string that begins with
-// prefix, empty if there is none.
-func prefixEnd(prefix string) string {
-	for i := len(prefix) - 1; i >= 0; i-- {
-		if prefix[i] < 0xff {
-			return prefix[:i] + string([]byte{prefix[i] + 1})
-		}
-	}
-	return ""
 }

@@ -1,0 +1,63 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+)
+
+const (
+	// readHeaderTimeout bounds the time for a request's header.
+	readHeaderTimeout = 10 * time.Second
+	// idleTimeout closes a connection without requests.
+	idleTimeout = 2 * time.Minute
+)
+
+// Serve answers connections of a listener until ctx ends, and closes it. Then
+// requests in work get ShutdownGracePeriod to finish; what still runs is
+// cancelled and cut off. It returns nil after an orderly end, which includes a
+// cut, and otherwise why it stopped.
+func (s *Service) Serve(ctx context.Context, l net.Listener) error {
+	// Requests outlive ctx for the grace period, and not longer.
+	base, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	server := &http.Server{
+		Handler:           s.api,
+		ReadHeaderTimeout: readHeaderTimeout,
+		IdleTimeout:       idleTimeout,
+		// The handler refuses larger ones in its own words; this is the stop
+		// behind it.
+		MaxHeaderBytes: int(2 * s.options.MaxHeaderBytes),
+		BaseContext:    func(net.Listener) context.Context { return base },
+		ErrorLog:       slog.NewLogLogger(s.logger.Handler(), slog.LevelWarn),
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(l) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serve: %w", err)
+	case <-ctx.Done():
+	}
+	return s.shutdown(ctx, server, cut)
+}
+
+func (s *Service) shutdown(ctx context.Context, server *http.Server, cut func()) error {
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.options.ShutdownGracePeriod)
+	defer cancel()
+	err := server.Shutdown(grace)
+	if err == nil {
+		return nil
+	}
+	cut()
+	if !errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("shut down: %w", err)
+	}
+	if err := server.Close(); err != nil {
+		return fmt.Errorf("close what still runs: %w", err)
+	}
+	return nil
+}

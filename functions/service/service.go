@@ -1,0 +1,97 @@
+// Package service assembles the whole: from stores and options to one HTTP
+// handler, with metrics and maintenance. It is what every host builds on.
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+
+	"github.com/latticekv/lattice/core/clock"
+	"github.com/latticekv/lattice/core/options"
+	"github.com/latticekv/lattice/core/store"
+	"github.com/latticekv/lattice/core/tree"
+	"github.com/latticekv/lattice/functions/api"
+	"github.com/latticekv/lattice/functions/auth"
+	"github.com/latticekv/lattice/functions/timers"
+)
+
+// Config is what a Service is made of.
+type Config struct {
+	// Table and Blobs hold the state. Required.
+	Table store.Table
+	Blobs store.BlobStore
+	// Clock is the source of time and chance. Nil is the system's.
+	Clock clock.Source
+	// Options of the service; start from options.Default.
+	Options options.Options
+	// InternalToken is the bearer token for everything under /internal. Empty
+	// closes it to everyone.
+	InternalToken string
+	// Logger gets one line a request and a tick. Nil is slog.Default.
+	Logger *slog.Logger
+	// Instance identifies this process among all that share the store; 0 draws
+	// one.
+	Instance uint64
+	// Version of the program, for the OpenAPI document and the metrics.
+	Version string
+}
+
+// Service is one instance of Lattice.
+type Service struct {
+	db      *tree.DB
+	api     *api.Server
+	options options.Options
+	logger  *slog.Logger
+}
+
+// New assembles a service. It does no I/O; the error names every fault of the
+// configuration.
+func New(cfg Config) (*Service, error) {
+	if cfg.Table == nil || cfg.Blobs == nil {
+		return nil, errors.New("assemble service: a table and a blob store are required")
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = clock.NewSystem()
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	m := newMetrics(cfg.Clock, cfg.Version)
+	db, err := tree.New(tree.Config{
+		Table: meteredTable{cfg.Table, m.storage}, Blobs: meteredBlobs{cfg.Blobs, m.storage},
+		Clock: cfg.Clock, Options: cfg.Options, Instance: cfg.Instance,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("assemble service: %w", err)
+	}
+	s := &Service{db: db, options: cfg.Options, logger: cfg.Logger}
+	s.api = api.New(api.Config{
+		DB: db, Clock: cfg.Clock, Options: cfg.Options, Ticks: ticks(&cfg, db, m),
+		Internal: auth.NewInternal(cfg.InternalToken), Logger: cfg.Logger,
+		Observe: m.observeRequest, Metrics: m.handler(), Version: cfg.Version,
+	})
+	m.watch(s.api)
+	return s, nil
+}
+
+// ticks are the scheduled functions by name.
+func ticks(cfg *Config, k timers.Keeper, m *metrics) map[string]api.Tick {
+	t := timers.New(timers.Config{
+		Keeper: k, Clock: cfg.Clock, Budget: cfg.Options.TickBudget, Grace: cfg.Options.RequestTimeout,
+		Logger: cfg.Logger, Observe: m.observeTick,
+	})
+	return map[string]api.Tick{
+		timers.Checkpoint: func(ctx context.Context) (any, error) { return t.Checkpoint(ctx) },
+		timers.Collect:    func(ctx context.Context) (any, error) { return t.Collect(ctx) },
+	}
+}
+
+// Handler returns the root handler. Nothing in front of it may clean or decode
+// paths.
+func (s *Service) Handler() http.Handler { return s.api }
+
+// DB returns the trees, for hosts that work on them without HTTP.
+func (s *Service) DB() *tree.DB { return s.db }
