@@ -22,11 +22,17 @@ const (
 // cancelled and cut off. It returns nil after an orderly end, which includes a
 // cut, and otherwise why it stopped.
 func (s *Service) Serve(ctx context.Context, l net.Listener) error {
+	return s.ServeHandler(ctx, l, s.api)
+}
+
+// ServeHandler is Serve for a host that stands a handler of its own in front
+// of the service's.
+func (s *Service) ServeHandler(ctx context.Context, l net.Listener, front http.Handler) error {
 	// Requests outlive ctx for the grace period, and not longer.
 	base, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	server := &http.Server{
-		Handler:           s.api,
+		Handler:           front,
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
 		// The handler refuses larger ones in its own words; this is the stop

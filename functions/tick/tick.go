@@ -13,17 +13,12 @@ import (
 	"runtime/debug"
 
 	"github.com/latticekv/lattice/functions/capture"
-)
-
-// The scheduled functions.
-const (
-	Checkpoint = "checkpoint"
-	Collect    = "collect"
+	"github.com/latticekv/lattice/functions/timers"
 )
 
 // Names returns the scheduled functions in the order in which a host that
 // knows only one schedule runs them.
-func Names() []string { return []string{Checkpoint, Collect} }
+func Names() []string { return []string{timers.Checkpoint, timers.Collect} }
 
 // maxAnswerBytes bounds the answer that is read of a tick.
 const maxAnswerBytes = 1 << 20

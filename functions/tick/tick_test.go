@@ -9,6 +9,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/latticekv/lattice/functions/timers"
 )
 
 // ways runs a test over a connection and in process.
@@ -35,7 +37,7 @@ func TestTimerIsCalledWithTheInternalCredential(t *testing.T) {
 	}
 	ways(t, handler, func(t *testing.T, run func(string) (json.RawMessage, error)) {
 		got = nil
-		answer, err := run(Checkpoint)
+		answer, err := run(timers.Checkpoint)
 		if err != nil || string(answer) != `{"shards":3}` {
 			t.Fatalf("got %s, %v", answer, err)
 		}
@@ -58,10 +60,10 @@ func TestFailuresAreErrors(t *testing.T) {
 		body   string
 		want   Error
 	}{
-		{"problem document", 503, `{"title":"Unavailable","detail":"the storage is away"}`, Error{Collect, 503, "the storage is away"}},
-		{"problem without detail", 403, `{"title":"Forbidden"}`, Error{Collect, 403, "Forbidden"}},
-		{"no document", 500, "oops", Error{Collect, 500, ""}},
-		{"a redirect is no success", 304, "", Error{Collect, 304, ""}},
+		{"problem document", 503, `{"title":"Unavailable","detail":"the storage is away"}`, Error{timers.Collect, 503, "the storage is away"}},
+		{"problem without detail", 403, `{"title":"Forbidden"}`, Error{timers.Collect, 403, "Forbidden"}},
+		{"no document", 500, "oops", Error{timers.Collect, 500, ""}},
+		{"a redirect is no success", 304, "", Error{timers.Collect, 304, ""}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -70,7 +72,7 @@ func TestFailuresAreErrors(t *testing.T) {
 				_, _ = io.WriteString(w, c.body)
 			}
 			ways(t, handler, func(t *testing.T, run func(string) (json.RawMessage, error)) {
-				_, err := run(Collect)
+				_, err := run(timers.Collect)
 				var failed *Error
 				if !errors.As(err, &failed) || *failed != c.want {
 					t.Fatalf("got %v, want %v", err, &c.want)
@@ -87,7 +89,7 @@ func TestAnswerOfASuccessIsJSON(t *testing.T) {
 	for _, c := range []struct{ body, want string }{{"", "{}"}, {" \n", "{}"}, {`{"a":1}`, `{"a":1}`}, {"<html>", ""}} {
 		handler := func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, c.body) }
 		ways(t, handler, func(t *testing.T, run func(string) (json.RawMessage, error)) {
-			answer, err := run(Collect)
+			answer, err := run(timers.Collect)
 			if string(answer) != c.want || (err != nil) != (c.want == "") {
 				t.Fatalf("body %q gave %s, %v", c.body, answer, err)
 			}
@@ -97,7 +99,7 @@ func TestAnswerOfASuccessIsJSON(t *testing.T) {
 
 func TestPanicInProcessIsAnError(t *testing.T) {
 	handler := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("boom") })
-	_, err := InProcess(t.Context(), handler, "secret", Checkpoint)
+	_, err := InProcess(t.Context(), handler, "secret", timers.Checkpoint)
 	if err == nil || !strings.Contains(err.Error(), "boom") {
 		t.Fatalf("got %v, want an error that tells the panic", err)
 	}
@@ -106,7 +108,7 @@ func TestPanicInProcessIsAnError(t *testing.T) {
 func TestUnreachableServiceIsAnError(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	server.Close()
-	if _, err := Call(t.Context(), http.DefaultClient, server.URL, "secret", Checkpoint); err == nil {
+	if _, err := Call(t.Context(), http.DefaultClient, server.URL, "secret", timers.Checkpoint); err == nil {
 		t.Fatal("no error from a server that is gone")
 	}
 }
@@ -118,7 +120,7 @@ func TestContextEndsACall(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	defer server.Close()
-	if _, err := Call(ctx, server.Client(), server.URL, "secret", Checkpoint); !errors.Is(err, context.Canceled) {
+	if _, err := Call(ctx, server.Client(), server.URL, "secret", timers.Checkpoint); !errors.Is(err, context.Canceled) {
 		t.Fatalf("got %v, want context.Canceled", err)
 	}
 }

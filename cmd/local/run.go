@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/latticekv/lattice/core/clock"
+	"github.com/latticekv/lattice/functions/service"
+	"github.com/latticekv/lattice/functions/tick"
+	"github.com/latticekv/lattice/functions/timers"
+	"github.com/latticekv/lattice/providers/backend"
+)
+
+// run serves until ctx ends. What it says on the way goes to stderr.
+func run(ctx context.Context, s *settings, stderr io.Writer) (err error) {
+	logger := slog.New(logHandler(s, stderr))
+	cert, err := certificate(s)
+	if err != nil {
+		return err
+	}
+	// The address comes first: it is what a second start trips over, and it is
+	// given back by itself.
+	l, err := listen(s.Listen)
+	if err != nil {
+		return err
+	}
+	defer l.Close() // Serve closes it earlier, this is for the errors before
+	stores, err := backend.Open(ctx, s.Config)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stores.Close()) }()
+	if s.InternalToken == "" {
+		s.InternalToken = rand.Text()
+	}
+	svc, err := service.New(service.Config{
+		Table: stores.Table, Blobs: stores.Blobs, Options: s.Options,
+		InternalToken: s.InternalToken, Logger: logger,
+	})
+	if err != nil {
+		return err
+	}
+	say := announcer(s, stderr, logger)
+	greet(say, s, l.Addr(), cert, stores)
+	context.AfterFunc(ctx, func() { say("shutting down; a second signal ends at once") })
+	return serve(ctx, s, svc, l, cert, logger)
+}
+
+// serve answers requests and runs the schedule, both until ctx ends or serving
+// fails.
+func serve(ctx context.Context, s *settings, svc *service.Service, l net.Listener, cert *tls.Certificate, logger *slog.Logger) error {
+	base, client := baseURL(l.Addr(), cert), selfClient(cert, &s.Options)
+	sched := &schedule{
+		clock: clock.NewSystem(), logger: logger,
+		every: map[string]time.Duration{
+			timers.Checkpoint: s.Options.CheckpointInterval,
+			timers.Collect:    s.Options.CollectInterval,
+		},
+		call: func(ctx context.Context, timer string) (json.RawMessage, error) {
+			return tick.Call(ctx, client, base, s.InternalToken, timer)
+		},
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		sched.run(ctx)
+	}()
+	if cert != nil {
+		l = tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{*cert}, MinVersion: tls.VersionTLS12})
+	}
+	err := svc.Serve(ctx, l)
+	cancel()
+	<-done
+	return err
+}
+
+// greet says where the service is, where its state is, and what to try first.
+func greet(say func(string), s *settings, at net.Addr, cert *tls.Certificate, stores *backend.Backend) {
+	base := baseURL(at, cert)
+	say("store: " + stores.Description)
+	if !loopback(at) {
+		say(fmt.Sprintf("WARNING: %s can be reached from other machines, and there is no authentication: "+
+			"whoever connects can read, change and delete everything", at))
+	}
+	trust := ""
+	if s.TLS && s.TLSCert == "" {
+		trust = "--cacert " + s.DataDir + "/tls/cert.pem "
+	}
+	say("try: curl " + trust + "-X PUT -d world " + base + "/v1/trees/demo/keys/hello")
+	say("listening on " + base)
+}
+
+// announcer returns how to tell the operator something: as a line, or as a log
+// entry where the log is for machines.
+func announcer(s *settings, stderr io.Writer, logger *slog.Logger) func(string) {
+	if s.LogFormat == "json" {
+		return func(line string) { logger.Log(context.Background(), slog.LevelInfo, line) }
+	}
+	return func(line string) { fmt.Fprintln(stderr, "local: "+line) }
+}
+
+func logHandler(s *settings, w io.Writer) slog.Handler {
+	options := &slog.HandlerOptions{Level: s.Level}
+	if s.LogFormat == "json" {
+		return slog.NewJSONHandler(w, options)
+	}
+	return slog.NewTextHandler(w, options)
+}

@@ -1,0 +1,54 @@
+// Command azurefunc is the service as an Azure Functions custom handler. The
+// function app around it is in infra/azurefunc.
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/latticekv/lattice/core/options"
+	"github.com/latticekv/lattice/functions/hostenv"
+	"github.com/latticekv/lattice/functions/service"
+	"github.com/latticekv/lattice/providers/backend"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx); err != nil {
+		slog.Error("custom handler ended", "error", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) (err error) {
+	at, err := address(os.LookupEnv)
+	if err != nil {
+		return err
+	}
+	env, err := hostenv.Read(os.LookupEnv, options.Default(), os.Stderr)
+	if err != nil {
+		return err
+	}
+	stores, err := backend.Open(ctx, backend.FromEnv(os.LookupEnv, backend.Azure))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stores.Close()) }()
+	svc, err := service.New(service.Config{
+		Table: stores.Table, Blobs: stores.Blobs, Options: env.Options, InternalToken: env.Token, Logger: env.Logger,
+	})
+	if err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", at)
+	if err != nil {
+		return err
+	}
+	return svc.ServeHandler(ctx, l, &host{svc.Handler(), env.Token, env.Logger})
+}
