@@ -30,10 +30,27 @@ const (
 // signature, into its errors. Safe for concurrent use.
 type Transport struct {
 	base *http.Transport
-	now  func() time.Time
+	now  func() reading
 
 	mu   sync.Mutex
-	last time.Time
+	last reading
+}
+
+// reading is one look at both clocks: the wall clock, and the monotonic clock
+// since some moment. The zero one is before the first look.
+type reading struct {
+	wall time.Time
+	mono time.Duration
+}
+
+// clocks returns a function that reads both clocks of the machine.
+func clocks() func() reading {
+	start := time.Now()
+	return func() reading {
+		now := time.Now()
+		// Round strips the monotonic reading.
+		return reading{wall: now.Round(0), mono: now.Sub(start)}
+	}
 }
 
 // NewTransport returns a transport with its own pool of connections.
@@ -56,7 +73,7 @@ func NewTransport() *Transport {
 			// A dead HTTP/2 socket hangs every call on it until it is found out.
 			HTTP2: &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
 		},
-		now: time.Now,
+		now: clocks(),
 	}
 }
 
@@ -81,10 +98,9 @@ func (t *Transport) thawed() bool {
 	defer t.mu.Unlock()
 	last := t.last
 	t.last = now
-	if last.IsZero() {
+	if last.wall.IsZero() {
 		return false
 	}
-	// Round strips the monotonic reading, so the first difference is of the wall.
-	drift := now.Round(0).Sub(last.Round(0)) - now.Sub(last)
+	drift := now.wall.Sub(last.wall) - (now.mono - last.mono)
 	return drift.Abs() > frozenFor
 }
