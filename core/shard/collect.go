@@ -75,39 +75,51 @@ func (s *Shard) findGarbage(ctx context.Context) (garbage, error) {
 	return g, err
 }
 
-// findRows lists, oldest first, the rows that the checkpoint covers and whose
-// grace is over, by the time they carry.
+// findRows lists the rows that the checkpoint covers and whose grace is over, by
+// the time they carry, newest first. Once a row is old enough all older ones
+// are.
 func (s *Shard) findRows(ctx context.Context, g *garbage) error {
 	s.mu.RLock()
-	end := s.st.head.Meta().Checkpoint.Seq + 1
+	covered := s.st.head.Meta().Checkpoint.Seq
 	s.mu.RUnlock()
 	limit := s.cfg.Clock.Now().Milli() - s.cfg.WalGracePeriod.Milliseconds()
-	q := store.RangeQuery{From: logPrefix, To: logKey(end)}
+	q := throughQuery(covered)
 	for range collectPages {
 		page, err := s.cfg.Table.Range(ctx, s.partition, q)
 		if err != nil {
 			return fmt.Errorf("list old rows of %s: %w", s.partition, err)
 		}
 		for _, r := range page.Rows {
-			seq, err := parseLogKey(s.partition, r.Key)
-			if err != nil {
+			if err := s.findRow(g, r, limit); err != nil {
 				return err
 			}
-			row, err := record.DecodeRow(seq, r.Data)
-			if err != nil {
-				return fmt.Errorf("%s: %w", s.partition, err)
-			}
-			if row.Base.Milli() > limit {
-				return nil
-			}
-			g.truncate = seq
-			g.rows = append(g.rows, r.Key)
 		}
 		if !page.More || len(page.Rows) == 0 {
 			return nil
 		}
 		q.From = store.NextKey(page.Rows[len(page.Rows)-1].Key)
 	}
+	return nil
+}
+
+// findRow adds a row to the garbage if it was appended up to the limit, a Unix
+// millisecond.
+func (s *Shard) findRow(g *garbage, r store.Row, limit int64) error {
+	seq, err := parseLogKey(s.partition, r.Key)
+	if err != nil {
+		return err
+	}
+	if len(g.rows) == 0 {
+		row, err := record.DecodeRow(seq, r.Data)
+		if err != nil {
+			return fmt.Errorf("%s: %w", rowName(s.partition, seq), err)
+		}
+		if row.Base.Milli() > limit {
+			return nil
+		}
+		g.truncate = seq
+	}
+	g.rows = append(g.rows, r.Key)
 	return nil
 }
 
@@ -214,8 +226,9 @@ func (s *Shard) deleteBlobs(ctx context.Context, names []string) (int, error) {
 	return len(names), nil
 }
 
-// deleteRows removes rows, oldest first. When one is gone, another collector is
-// at work, and the rest is left to it.
+// deleteRows removes rows, in any order: the head says up to where they may be
+// gone. When one is gone already, another collector is at work, and the rest is
+// left to it.
 func (s *Shard) deleteRows(ctx context.Context, keys []string) (int, error) {
 	for done := 0; done < len(keys); {
 		end := min(done+store.MaxTransactionOps, len(keys))
@@ -267,22 +280,21 @@ func (s *Shard) destroyBlobs(ctx context.Context) error {
 	return err
 }
 
-// destroyRows deletes page after page from the beginning; the head is the last
-// row of all.
+// destroyRows deletes the log, page after page, and then the head.
 func (s *Shard) destroyRows(ctx context.Context) error {
 	for range maxLogPages {
-		page, err := s.cfg.Table.Range(ctx, s.partition, store.RangeQuery{Limit: store.MaxTransactionOps})
+		page, err := s.cfg.Table.Range(ctx, s.partition, store.RangeQuery{From: logPrefix, Limit: store.MaxTransactionOps})
 		if err != nil {
 			return fmt.Errorf("list rows of %s: %w", s.partition, err)
 		}
-		if len(page.Rows) == 0 {
-			return nil
+		keys := []string{headKey}
+		if len(page.Rows) > 0 {
+			keys = keys[:0]
 		}
-		keys := make([]string, len(page.Rows))
-		for i, r := range page.Rows {
-			keys[i] = r.Key
+		for _, r := range page.Rows {
+			keys = append(keys, r.Key)
 		}
-		if n, err := s.deleteRows(ctx, keys); err != nil || n < len(keys) {
+		if n, err := s.deleteRows(ctx, keys); err != nil || n < len(keys) || keys[0] == headKey {
 			return err
 		}
 	}

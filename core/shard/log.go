@@ -4,16 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/latticekv/lattice/core/record"
 	"github.com/latticekv/lattice/core/store"
 )
 
-// errTruncated: rows that a reader needs are gone; the checkpoint holds them.
+// errTruncated: rows that a reader needs are gone; a checkpoint holds them.
 var errTruncated = errors.New("log truncated")
 
-// errShifted: rows and head do not fit together, because the log changed
-// between two pages. Reading again helps.
+// errShifted: rows and head do not fit together, because the log changed while
+// it was read. Reading again helps.
 var errShifted = errors.New("log changed while it was read")
 
 // maxLogPages bounds one reading of the log, maxReadings how often it is
@@ -23,7 +24,8 @@ const (
 	maxReadings = 16
 )
 
-// logReading is the outcome of one reading: rows without a gap up to the head.
+// logReading is the outcome of one reading: rows without a gap up to the head,
+// oldest first.
 type logReading struct {
 	rows []logRow
 	head Head
@@ -36,85 +38,101 @@ type logRow struct {
 	size int
 }
 
-// readLog reads the rows from a number on, and the head, in one query where
-// they fit a page. It reads again while they do not fit together. errTruncated
-// says that the rows are gone, ErrNoShard that there is no head.
+// readLog reads the head and the rows from a number on, or from the head's
+// checkpoint on if the number is 0: in one query where they fit a page. It reads
+// again while they do not fit together. errTruncated says that the rows are
+// gone, ErrNoShard that there is no head.
 func (s *Shard) readLog(ctx context.Context, from uint64, last *Head) (logReading, error) {
 	for range maxReadings {
-		raw, head, err := s.readRows(ctx, from)
-		if err != nil {
-			return logReading{}, err
-		}
-		r, err := s.assemble(raw, head, from, last)
+		r, err := s.readOnce(ctx, from, last)
 		if !errors.Is(err, errShifted) {
 			return r, err
 		}
 	}
-	return logReading{}, store.Corruptf("log of %s has a gap after row %d that stays", s.partition, from-1)
+	return logReading{}, store.Corruptf("log of %s has a gap that stays", s.partition)
 }
 
-// readRows reads all rows from a number on, and the head behind them.
-func (s *Shard) readRows(ctx context.Context, from uint64) ([]store.Row, store.Row, error) {
-	q := store.RangeQuery{From: logKey(from)}
-	var rows []store.Row
-	for range maxLogPages {
-		page, err := s.cfg.Table.Range(ctx, s.partition, q)
-		if err != nil {
-			return nil, store.Row{}, fmt.Errorf("read log of %s: %w", s.partition, err)
-		}
-		rows = append(rows, page.Rows...)
-		if n := len(rows); n > 0 && rows[n-1].Key == headKey {
-			return rows[:n-1], rows[n-1], nil
-		}
-		if !page.More || len(page.Rows) == 0 {
-			return nil, store.Row{}, ErrNoShard
-		}
-		q.From = store.NextKey(rows[len(rows)-1].Key)
+// readOnce reads the head and then the rows from the newest down. A later head
+// cannot do harm: its rows lie behind the reader.
+func (s *Shard) readOnce(ctx context.Context, from uint64, last *Head) (logReading, error) {
+	limit := 0
+	if from == 0 {
+		limit = min(store.MaxPageRows, s.tuning.Load().CheckpointTailRows+coldMargin)
 	}
-	return nil, store.Row{}, store.Corruptf("log of %s does not end", s.partition)
-}
-
-// assemble decodes rows and head and checks that the rows run without a gap
-// from the one asked for to the head's.
-func (s *Shard) assemble(raw []store.Row, headRow store.Row, from uint64, last *Head) (logReading, error) {
-	head, err := decodeHead(s.partition, headRow.Data, last)
+	page, err := s.cfg.Table.Range(ctx, s.partition, sinceQuery(from, limit))
+	if err != nil {
+		return logReading{}, fmt.Errorf("read log of %s: %w", s.partition, err)
+	}
+	if len(page.Rows) == 0 || page.Rows[0].Key != headKey {
+		return logReading{}, ErrNoShard
+	}
+	r := logReading{etag: page.Rows[0].ETag}
+	if r.head, err = decodeHead(s.partition, page.Rows[0].Data, last); err != nil {
+		return logReading{}, err
+	}
+	if from == 0 {
+		from = r.head.Meta().Checkpoint.Seq + 1
+	}
+	if r.head.Seq+1 < from {
+		return logReading{}, store.Corruptf("head of %s is at row %d, before row %d that was read earlier", s.partition, r.head.Seq, from-1)
+	}
+	raw, err := s.readRows(ctx, page, from, int(r.head.Seq+1-from))
 	if err != nil {
 		return logReading{}, err
 	}
-	if err := s.contiguous(raw, from, &head); err != nil {
-		return logReading{}, err
-	}
-	r := logReading{head: head, etag: headRow.ETag, rows: make([]logRow, len(raw))}
-	for i, row := range raw {
-		decoded, err := record.DecodeRow(from+uint64(i), row.Data)
-		if err != nil {
-			return logReading{}, fmt.Errorf("%s: %w", s.partition, err)
-		}
-		r.rows[i] = logRow{Row: decoded, size: len(row.Data)}
-	}
-	return r, nil
+	return r, s.decodeRows(&r, raw, from)
 }
 
-// contiguous checks the numbers of rows against the head.
-func (s *Shard) contiguous(raw []store.Row, from uint64, head *Head) error {
-	if head.Seq+1 < from {
-		return store.Corruptf("head of %s is at row %d, before row %d that was read earlier", s.partition, head.Seq, from-1)
+// coldMargin is how many rows beyond a checkpoint's threshold a cold instance
+// asks for at once.
+const coldMargin = 100
+
+// readRows returns the n rows from a number on, newest first, beginning with
+// what the first page holds after the head.
+func (s *Shard) readRows(ctx context.Context, page store.Page, from uint64, n int) ([]store.Row, error) {
+	rows := page.Rows[1:]
+	for pages := 1; len(rows) < n && page.More; pages++ {
+		if pages == maxLogPages {
+			return nil, store.Corruptf("log of %s does not end", s.partition)
+		}
+		q := sinceQuery(from, 0)
+		q.From = store.NextKey(page.Rows[len(page.Rows)-1].Key)
+		var err error
+		if page, err = s.cfg.Table.Range(ctx, s.partition, q); err != nil {
+			return nil, fmt.Errorf("read log of %s: %w", s.partition, err)
+		}
+		rows = append(rows, page.Rows...)
+		if len(page.Rows) == 0 {
+			break
+		}
 	}
-	next := from
+	return rows[:min(n, len(rows))], nil
+}
+
+// decodeRows checks that the rows run without a gap from the head's down to the
+// one asked for, and decodes them.
+func (s *Shard) decodeRows(r *logReading, raw []store.Row, from uint64) error {
+	want := r.head.Seq
 	for _, row := range raw {
 		seq, err := parseLogKey(s.partition, row.Key)
 		if err != nil {
 			return err
 		}
-		if seq != next {
+		if seq != want {
 			break
 		}
-		next++
+		decoded, err := record.DecodeRow(seq, row.Data)
+		if err != nil {
+			return fmt.Errorf("%s: %w", rowName(s.partition, seq), err)
+		}
+		r.rows = append(r.rows, logRow{Row: decoded, size: len(row.Data)})
+		want--
 	}
 	switch {
-	case next == head.Seq+1 && int(next-from) == len(raw):
+	case want+1 == from:
+		slices.Reverse(r.rows)
 		return nil
-	case head.Truncated >= next:
+	case r.head.Truncated >= want:
 		return errTruncated
 	default:
 		return errShifted

@@ -50,7 +50,7 @@ func (s *Shard) load(ctx context.Context) error {
 	var missing error
 	for range maxReadings {
 		start := s.cfg.Clock.Now()
-		r, err := s.readWhole(ctx)
+		r, err := s.readLog(ctx, 0, nil)
 		if err != nil {
 			return err
 		}
@@ -65,72 +65,6 @@ func (s *Shard) load(ctx context.Context) error {
 		missing = err
 	}
 	return store.Corruptf("checkpoint of %s is gone and the head still names it: %v", s.partition, missing)
-}
-
-// readWhole reads the head and the rows above its checkpoint: in one query
-// unless many rows that were checkpointed still wait for collection.
-func (s *Shard) readWhole(ctx context.Context) (logReading, error) {
-	page, err := s.cfg.Table.Range(ctx, s.partition, store.RangeQuery{From: logPrefix})
-	if err != nil {
-		return logReading{}, fmt.Errorf("open %s: %w", s.partition, err)
-	}
-	n := len(page.Rows)
-	if n > 0 && page.Rows[n-1].Key == headKey {
-		r, err := s.assembleTail(page.Rows[:n-1], page.Rows[n-1])
-		if !errors.Is(err, errShifted) && !errors.Is(err, errTruncated) {
-			return r, err
-		}
-	} else if !page.More {
-		return logReading{}, ErrNoShard
-	}
-	return s.readTail(ctx)
-}
-
-// assembleTail takes from a page what lies above the checkpoint.
-func (s *Shard) assembleTail(rows []store.Row, headRow store.Row) (logReading, error) {
-	head, err := decodeHead(s.partition, headRow.Data, nil)
-	if err != nil {
-		return logReading{}, err
-	}
-	from := head.Meta().Checkpoint.Seq + 1
-	for len(rows) > 0 && rows[0].Key < logKey(from) {
-		rows = rows[1:]
-	}
-	return s.assemble(rows, headRow, from, &head)
-}
-
-// readTail reads the head first and then the rows above its checkpoint, anew
-// while truncation overtakes it.
-func (s *Shard) readTail(ctx context.Context) (logReading, error) {
-	for range maxReadings {
-		row, err := s.cfg.Table.Get(ctx, s.partition, headKey)
-		if errors.Is(err, store.ErrNotFound) {
-			return logReading{}, ErrNoShard
-		}
-		if err != nil {
-			return logReading{}, fmt.Errorf("open %s: %w", s.partition, err)
-		}
-		head, err := decodeHead(s.partition, row.Data, nil)
-		if err != nil {
-			return logReading{}, err
-		}
-		r, err := s.readLog(ctx, head.Meta().Checkpoint.Seq+1, &head)
-		if !errors.Is(err, errTruncated) {
-			return s.trim(r), err
-		}
-	}
-	return logReading{}, store.Corruptf("log of %s is truncated above its checkpoint", s.partition)
-}
-
-// trim drops rows that a newer head's checkpoint covers.
-func (s *Shard) trim(r logReading) logReading {
-	if r.head.meta == nil {
-		return r
-	}
-	for len(r.rows) > 0 && r.rows[0].Seq <= r.head.Meta().Checkpoint.Seq {
-		r.rows = r.rows[1:]
-	}
-	return r
 }
 
 // loadBase opens the manifest that a head names.

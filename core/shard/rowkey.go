@@ -7,22 +7,26 @@ import (
 	"github.com/latticekv/lattice/core/store"
 )
 
-// The rows of a shard's partition. The head sorts after every log row, so that
-// one range query from any row on ends with it.
+// The rows of a shard's partition: the head, and after it the log, newest row
+// first. One range query from the head on, of as many rows as are wanted,
+// returns the head and the end of the log, whatever older rows still wait for
+// collection; and rows that are appended while pages are read lie behind the
+// reader.
 const (
+	headKey   = "head"
 	logPrefix = "w"
-	headKey   = "zhead"
 	seqDigits = 16
 )
 
-// logKey returns the row key of a log row: its number in fixed-width
-// hexadecimal, so that key order is log order.
+// logKey returns the row key of a log row: the complement of its number in
+// fixed-width hexadecimal, so that key order is log order reversed.
 func logKey(seq uint64) string {
 	var b [len(logPrefix) + seqDigits]byte
 	copy(b[:], logPrefix)
+	rest := ^seq
 	for i := len(b) - 1; i >= len(logPrefix); i-- {
-		b[i] = "0123456789abcdef"[seq&15]
-		seq >>= 4
+		b[i] = "0123456789abcdef"[rest&15]
+		rest >>= 4
 	}
 	return string(b[:])
 }
@@ -32,14 +36,23 @@ func parseLogKey(partition, key string) (uint64, error) {
 	if len(key) != len(logPrefix)+seqDigits || key[:len(logPrefix)] != logPrefix {
 		return 0, store.Corruptf("unknown row %q in %s", key, partition)
 	}
-	seq, err := strconv.ParseUint(key[len(logPrefix):], 16, 64)
+	rest, err := strconv.ParseUint(key[len(logPrefix):], 16, 64)
 	if err != nil {
 		return 0, store.Corruptf("unknown row %q in %s", key, partition)
 	}
-	return seq, nil
+	return ^rest, nil
 }
 
 // rowName names a log row in errors.
 func rowName(partition string, seq uint64) string {
-	return fmt.Sprintf("row %s of %s", logKey(seq), partition)
+	return fmt.Sprintf("log row %d of %s", seq, partition)
 }
+
+// sinceQuery selects the head and the rows from a number on; at most limit rows
+// a page, 0 for as many as there may be.
+func sinceQuery(from uint64, limit int) store.RangeQuery {
+	return store.RangeQuery{From: headKey, To: store.NextKey(logKey(from)), Limit: limit}
+}
+
+// throughQuery selects the rows up to a number, newest first.
+func throughQuery(seq uint64) store.RangeQuery { return store.RangeQuery{From: logKey(seq)} }
