@@ -2,11 +2,13 @@ package run
 
 import (
 	"context"
+	"fmt"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/latticekv/lattice/core/leaf"
 	"github.com/latticekv/lattice/core/record"
+	"github.com/latticekv/lattice/core/store"
 )
 
 // writer turns entries in key order into leaves and writes them, several at
@@ -33,6 +35,9 @@ func (s *Store) newWriter(ctx context.Context, filtered bool) *writer {
 func (w *writer) add(e *record.Entry) error {
 	if w.builder.Len() > 0 && w.builder.Size()+leaf.EntrySize(e) > w.target {
 		w.cut()
+	}
+	if n := len(w.leaves); n > 0 && w.builder.Len() == 0 && e.Key <= w.leaves[n-1].Last {
+		return fmt.Errorf("first key of leaf %d is not above the leaf before: %w", n, store.ErrInvalid)
 	}
 	return w.builder.Add(e)
 }
