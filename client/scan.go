@@ -206,10 +206,10 @@ type streamLine struct {
 	ExpiresAt *time.Time `json:"expiresAt"`
 	End       bool       `json:"end"`
 	Count     *int64     `json:"count"`
-	Status    int        `json:"status"`
-	Code      Code       `json:"code"`
-	Detail    string     `json:"detail"`
-	RequestID string     `json:"requestId"`
+	Error     *struct {
+		problem
+		Status int `json:"status"`
+	} `json:"error"`
 }
 
 func (d *streamDecoder) run(yield func(Entry, error) bool) error {
@@ -225,8 +225,10 @@ func (d *streamDecoder) run(yield func(Entry, error) bool) error {
 		switch {
 		case l.End:
 			return d.finish(l)
-		case l.Code != "":
-			return d.broken(&Error{Status: l.Status, Code: l.Code, Detail: l.Detail, RequestID: l.RequestID})
+		case l.Error != nil:
+			e := &Error{Status: l.Error.Status}
+			e.fill(l.Error.problem)
+			return d.broken(e)
 		case l.Key == nil:
 			return d.broken(fmt.Errorf("%w: a line without key", ErrProtocol))
 		}

@@ -185,7 +185,7 @@ func TestBrokenStreamIsAnError(t *testing.T) {
 		"goes on after end":  {line1 + `{"end":true,"count":1}` + "\n" + line2, 1, "a", ErrIncomplete},
 		"line without key":   {line1 + `{"value":"eA=="}` + "\n", 1, "a", ErrIncomplete},
 		"bad base64":         {line1 + `{"key":"b","value":"!"}` + "\n", 1, "a", ErrIncomplete},
-		"problem":            {line1 + `{"status":503,"code":"topology_unstable","detail":"moved"}` + "\n", 1, "a", ErrTopologyUnstable},
+		"problem":            {line1 + `{"error":{"status":503,"code":"topology_unstable","detail":"moved"}}` + "\n", 1, "a", ErrTopologyUnstable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := answering(t, Options{}, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, tc.body) })
@@ -314,7 +314,7 @@ func FuzzStream(f *testing.F) {
 	f.Add(line1 + line2 + `{"end":true,"count":2}` + "\n")
 	f.Add(line1 + "{")
 	f.Add("\n\n\n")
-	f.Add(`{"code":"x"}`)
+	f.Add(`{"error":{"code":"x"}}`)
 	f.Fuzz(func(t *testing.T, body string) {
 		c, err := New("http://x", Options{MaxAnswerBytes: 1 << 16, HTTPClient: &http.Client{Transport: trip(func(r *http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil

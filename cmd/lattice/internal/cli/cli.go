@@ -1,0 +1,114 @@
+// Package cli is the command line of the lattice tool: its grammar, its
+// commands, and what they print.
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/alecthomas/kong"
+	"github.com/vbauerster/cupwriter"
+
+	"github.com/latticekv/lattice/client"
+)
+
+// Console is where a command reads and writes.
+type Console struct {
+	In       io.Reader
+	Out, Err io.Writer
+	// InTTY, OutTTY and ErrTTY say which of them are terminals.
+	InTTY, OutTTY, ErrTTY bool
+}
+
+// System returns the console of the process.
+func System() Console {
+	return Console{
+		In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
+		InTTY: terminal(os.Stdin), OutTTY: terminal(os.Stdout), ErrTTY: terminal(os.Stderr),
+	}
+}
+
+func terminal(f *os.File) bool { return cupwriter.New(f, false).IsTerminal() }
+
+// grammar is the whole command line.
+type grammar struct {
+	Server string `help:"URL of the service." env:"LATTICE_SERVER" default:"http://127.0.0.1:8080" placeholder:"URL"`
+	Token  string `help:"Bearer token, if the service wants one." env:"LATTICE_TOKEN" placeholder:"TOKEN"`
+	JSON   bool   `name:"json" help:"Print JSON for programs, not text for people."`
+
+	Get    getCmd    `cmd:"" help:"Print the value of a key."`
+	Set    setCmd    `cmd:"" help:"Write the value of a key."`
+	Delete deleteCmd `cmd:"" help:"Delete keys, or a range of keys."`
+	Scan   scanCmd   `cmd:"" help:"Print the entries of a range in key order."`
+	Count  countCmd  `cmd:"" help:"Count the keys of a range."`
+	Import importCmd `cmd:"" help:"Load rows of NDJSON, CSV or TSV into a tree."`
+	Export exportCmd `cmd:"" help:"Save the entries of a range as NDJSON, CSV or TSV."`
+	Trees  treesCmd  `cmd:"" help:"List, create, change, delete and recover trees."`
+}
+
+const description = `Lattice is a sorted, durable key-value store; this tool talks to its service.
+
+A tree is a named key space. Keys are UTF-8 text, in bytewise order; values are any bytes.
+A key or value that starts with a dash goes behind "--".
+
+Exit codes: 0 done; 1 the answer is no (not found, a condition failed, rows were rejected);
+2 wrong usage, or refused as invalid; 3 the service, the network or a file failed; 130 interrupted.`
+
+// env is what a command works with.
+type env struct {
+	Console
+	ctx    context.Context
+	server string
+	token  string
+	json   bool
+}
+
+// exited carries the code of an exit out of the parser.
+type exited int
+
+// Run parses args, carries the command out, and returns the exit code. When
+// ctx ends, a command stops in good order.
+func Run(ctx context.Context, args []string, con Console) (code int) {
+	defer func() {
+		if e, ok := recover().(exited); ok {
+			code = int(e)
+		}
+	}()
+	var g grammar
+	parser, err := kong.New(&g, kong.Name("lattice"), kong.Description(description),
+		kong.Writers(con.Out, con.Err), kong.Exit(func(c int) { panic(exited(c)) }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100, NoExpandSubcommands: true}))
+	if err != nil {
+		fmt.Fprintln(con.Err, "lattice: build command line:", err)
+		return ExitFailed
+	}
+	parsed, err := parser.Parse(args)
+	e := &env{Console: con, ctx: ctx, server: g.Server, token: g.Token, json: g.JSON}
+	if err != nil {
+		return e.report(fmt.Errorf("%w: %w; see \"lattice --help\"", errUsage, err))
+	}
+	return e.report(parsed.Run(e))
+}
+
+// client returns a client that tells a person at a terminal when it waits.
+func (e *env) client() (*client.Client, error) {
+	var p client.RetryPolicy
+	if e.ErrTTY && !e.json {
+		p.OnRetry = func(r client.Retry) {
+			fmt.Fprintf(e.Err, "The service does not answer well (%s); trying again in %s.\n", brief(r.Err), r.Wait.Round(100*time.Millisecond))
+		}
+	}
+	return client.New(e.server, client.Options{Token: e.token, UserAgent: "lattice-cli", Retry: p})
+}
+
+// tree returns a handle of a tree.
+func (e *env) tree(name string) (*client.Tree, error) {
+	c, err := e.client()
+	if err != nil {
+		return nil, err
+	}
+	return c.Tree(name), nil
+}

@@ -1,0 +1,133 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+
+	"github.com/latticekv/lattice/client"
+	"github.com/latticekv/lattice/cmd/lattice/internal/load"
+	"github.com/latticekv/lattice/cmd/lattice/internal/rows"
+)
+
+// The exit codes.
+const (
+	// ExitOK: done.
+	ExitOK = 0
+	// ExitNo: the command was understood and the answer is no: a key or tree
+	// does not exist, a condition failed, rows were rejected.
+	ExitNo = 1
+	// ExitUsage: the command line is wrong, or the service refused what was
+	// asked as invalid.
+	ExitUsage = 2
+	// ExitFailed: the service, the network or a file failed, or the caller
+	// may not do this.
+	ExitFailed = 3
+	// ExitInterrupted: a signal ended the command.
+	ExitInterrupted = 130
+)
+
+var (
+	// ErrInterrupted is the cause with which a signal ends Run's context.
+	ErrInterrupted = errors.New("interrupted")
+
+	errUsage = errors.New("wrong usage")
+	// errNo ends a command whose answer is no and has been printed.
+	errNo = errors.New("no")
+	// errDeclined: a person answered no to a question.
+	errDeclined = errors.New("nothing was done")
+)
+
+func usagef(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", errUsage, fmt.Sprintf(format, args...))
+}
+
+// exitCode returns the code for what a command returned.
+func exitCode(ctx context.Context, err error) int {
+	var e *client.Error
+	switch {
+	case err == nil:
+		return ExitOK
+	case errors.Is(err, load.ErrInterrupted), ctx.Err() != nil && errors.Is(err, context.Canceled):
+		return ExitInterrupted
+	case errors.Is(err, errNo), errors.Is(err, errDeclined), errors.Is(err, load.ErrTooManyRejects):
+		return ExitNo
+	case errors.Is(err, errUsage), errors.Is(err, client.ErrInvalidKey), errors.Is(err, client.ErrInvalidRequest), errors.Is(err, rows.ErrColumns):
+		return ExitUsage
+	case errors.As(err, &e):
+		return statusCode(e.Status)
+	}
+	return ExitFailed
+}
+
+func statusCode(status int) int {
+	switch status {
+	case http.StatusNotFound, http.StatusConflict, http.StatusGone, http.StatusPreconditionFailed:
+		return ExitNo
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity, http.StatusMethodNotAllowed:
+		return ExitUsage
+	}
+	return ExitFailed
+}
+
+// report says what went wrong and returns the exit code.
+func (e *env) report(err error) int {
+	code := exitCode(e.ctx, err)
+	if err == nil || errors.Is(err, errNo) {
+		return code
+	}
+	if e.json {
+		e.reportJSON(err, code)
+		return code
+	}
+	fmt.Fprintln(e.Err, "lattice:", e.explain(err))
+	return code
+}
+
+// explain is an error with what a person needs to go on.
+func (e *env) explain(err error) string {
+	var op *net.OpError
+	switch {
+	case errors.As(err, &op) && op.Op == "dial":
+		return fmt.Sprintf("cannot reach %s: %v. Is the service running, and is --server right?", e.server, op.Err)
+	case errors.Is(err, client.ErrUnauthenticated):
+		return fmt.Sprintf("%v. Give a token with --token or LATTICE_TOKEN.", err)
+	case exitCode(e.ctx, err) == ExitInterrupted:
+		return "interrupted"
+	}
+	return err.Error()
+}
+
+// brief is an error without the request it happened to.
+func brief(err error) string {
+	var c *client.Error
+	if errors.As(err, &c) && c.Code != "" {
+		return string(c.Code)
+	}
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err.Error()
+	}
+	return err.Error()
+}
+
+// reportJSON prints the error as one object on standard error.
+func (e *env) reportJSON(err error, code int) {
+	out := map[string]any{"message": e.explain(err), "exitCode": code}
+	var c *client.Error
+	if errors.As(err, &c) {
+		out["status"], out["code"], out["requestId"] = c.Status, string(c.Code), c.RequestID
+		if c.Current != "" {
+			out["currentVersion"] = c.Current
+		}
+	}
+	b, merr := json.Marshal(map[string]any{"error": out})
+	if merr != nil {
+		b = []byte(`{"error":{}}`) // not reached: the values are plain
+	}
+	fmt.Fprintln(e.Err, string(b))
+}

@@ -1,0 +1,198 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/latticekv/lattice/client"
+	"github.com/latticekv/lattice/cmd/lattice/internal/load"
+	"github.com/latticekv/lattice/cmd/lattice/internal/progress"
+	"github.com/latticekv/lattice/cmd/lattice/internal/rows"
+)
+
+// importCmd loads a file.
+type importCmd struct {
+	Tree string `arg:"" help:"Name of the tree."`
+	File string `arg:"" optional:"" default:"-" help:"The file; - or nothing is standard input."`
+
+	Format      format `enum:"auto,ndjson,csv,tsv" default:"auto" help:"Form of the file: ${enum}; auto goes by its name."`
+	KeyColumn   string `help:"Column of the key." placeholder:"COLUMN" group:"CSV and TSV"`
+	ValueColumn string `help:"Column of the value." placeholder:"COLUMN" group:"CSV and TSV"`
+	KeyTemplate string `help:"Key made of columns: \"user/{id}\", or \"{nr:8}\" with zeros in front." placeholder:"TEMPLATE" group:"CSV and TSV"`
+	Delimiter   string `help:"Character between fields, or tab." placeholder:"CHAR" group:"CSV and TSV"`
+	NoHeader    bool   `help:"The first row is data; columns are 1, 2, 3…" group:"CSV and TSV"`
+	NoQuotes    bool   `help:"Quotes are ordinary characters and every line is a row." group:"CSV and TSV"`
+	B64         bool   `name:"b64" help:"The value column is in base64." group:"CSV and TSV"`
+
+	TTL         time.Duration `name:"ttl" help:"Time to live of rows that give none." placeholder:"DURATION"`
+	BatchSize   int           `default:"1000" help:"Rows in a request, at most 10,000." placeholder:"N"`
+	Concurrency int           `default:"4" help:"Requests in flight, at most 256." placeholder:"N"`
+	SkipRows    int64         `help:"Pass over the first rows: goes on after an interrupted run." placeholder:"N"`
+	MaxRejects  int64         `help:"Stop when this many rows were rejected; 0 reads on to the end." default:"0" placeholder:"N"`
+	RejectFile  string        `help:"Write rejected rows here, as NDJSON with line and reason." placeholder:"FILE"`
+	RetryFor    time.Duration `default:"5m" help:"How long to wait for a service that is busy or away." placeholder:"DURATION"`
+	Progress    meterStyle    `enum:"auto,bar,lines,none" default:"auto" help:"How to show progress: ${enum}."`
+}
+
+// Help implements kong.HelpProvider.
+func (importCmd) Help() string {
+	return `NDJSON has one object a line: "key", one of "value" (base64), "text" and "json", and if wanted "ttl" or
+"expiresAt", and "contentType" (such rows go one by one, which is slower). CSV and TSV have a header
+row. With no columns named, the columns "key" and "value" are used if both are there (and "expiresAt",
+as an export writes them); otherwise the key is the column "key", or the first one, and the value is
+the whole row as a JSON object. Input may be compressed with gzip.
+
+A row that cannot be used is counted, reported with its line and reason, and the others are written;
+the exit code is 1 then. Later rows of a key win over earlier ones. Importing twice changes nothing.
+Rejected rows can be had back from a reject file with: jq -r .row
+
+Examples:
+
+    lattice import words words.ndjson.gz
+    lattice import users users.csv --key-column id
+    lattice import orders orders.csv --key-template "{day}/{nr:8}" --value-column total
+    zcat dump.tsv.gz | lattice import pages - --format tsv --no-header --key-column 1 --value-column 2
+    lattice import words words.csv --reject-file bad.ndjson --json`
+}
+
+// Validate implements kong's check of flags against each other.
+func (c *importCmd) Validate() error {
+	for _, b := range []struct {
+		name           string
+		value, lo, max int64
+	}{
+		{"batch-size", int64(c.BatchSize), 1, 10_000}, {"concurrency", int64(c.Concurrency), 1, 256},
+		{"skip-rows", c.SkipRows, 0, 1 << 62}, {"max-rejects", c.MaxRejects, 0, 1 << 62},
+		{"ttl", int64(c.TTL), 0, 1 << 62}, {"retry-for", int64(c.RetryFor), 1, 1 << 62},
+	} {
+		if b.value < b.lo || b.value > b.max {
+			return fmt.Errorf("--%s is out of bounds", b.name)
+		}
+	}
+	return nil
+}
+
+// Run carries the command out.
+func (c *importCmd) Run(e *env) error {
+	// The loader repeats what fails, so the client must not.
+	cl, err := client.New(e.server, client.Options{Token: e.token, UserAgent: "lattice-cli", Retry: client.RetryPolicy{Max: -1}})
+	if err != nil {
+		return err
+	}
+	in, err := openInput(e, c.File)
+	if err != nil {
+		return err
+	}
+	defer in.close()
+	src, err := c.source(in)
+	if err != nil {
+		return err
+	}
+	rej, err := newRejects(c.RejectFile)
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	sum, err := c.load(e, cl.Tree(c.Tree), src, in, rej)
+	err = errors.Join(err, rej.close())
+	return c.account(e, sum, rej, time.Since(start), err)
+}
+
+func (c *importCmd) load(e *env, t *client.Tree, src rows.Source, in *input, rej *rejects) (load.Summary, error) {
+	stats := &load.Stats{}
+	meter := progress.Start(progress.Options{Style: c.Progress.resolve(e), Label: "import", Out: e.Err, Sample: func() progress.Sample {
+		return progress.Sample{
+			Rows: stats.Written.Load(), Failed: stats.Rejected.Load(),
+			Done: in.read.Load(), Total: in.size, Waiting: stats.Waiting.Load() > 0,
+		}
+	}})
+	defer meter.Stop()
+	return load.Run(e.ctx, t, src, load.Options{
+		BatchOps: c.BatchSize, Concurrency: c.Concurrency, TTL: c.TTL, SkipRows: c.SkipRows,
+		MaxRejects: c.MaxRejects, RetryFor: c.RetryFor, OnReject: rej.add, Stats: stats,
+	})
+}
+
+// source reads the input as its format asks.
+func (c *importCmd) source(in *input) (rows.Source, error) {
+	f := c.Format.resolve(c.File)
+	if f == formatNDJSON {
+		if c.KeyColumn+c.ValueColumn+c.KeyTemplate+c.Delimiter != "" || c.NoHeader || c.NoQuotes || c.B64 {
+			return nil, usagef("column flags are for CSV and TSV; give --format")
+		}
+		return &lazySource{open: func() (rows.Source, error) {
+			err := in.unpack()
+			return rows.NDJSON(in, rows.DefaultMaxRecord), err
+		}}, nil
+	}
+	comma, err := delimiter(c.Delimiter, f)
+	if err != nil {
+		return nil, err
+	}
+	o := rows.CSVOptions{
+		Comma: comma, NoHeader: c.NoHeader, NoQuotes: c.NoQuotes, Key: c.KeyColumn, KeyTemplate: c.KeyTemplate,
+		Value: c.ValueColumn, Base64: c.B64, MaxRecord: rows.DefaultMaxRecord,
+	}
+	return &lazySource{open: func() (rows.Source, error) {
+		if err := in.unpack(); err != nil {
+			return nil, err
+		}
+		return rows.CSV(in, o)
+	}}, nil
+}
+
+// account prints what was done and decides how the command ends.
+func (c *importCmd) account(e *env, sum load.Summary, rej *rejects, took time.Duration, err error) error {
+	if errors.Is(err, rows.ErrColumns) {
+		return err
+	}
+	perr := c.print(e, sum, rej, took, err)
+	switch {
+	case err != nil && errors.Is(err, load.ErrInterrupted):
+		return err
+	case err != nil:
+		return fmt.Errorf("import: %w", err)
+	case perr != nil:
+		return perr
+	case sum.Rejected > 0:
+		return errNo
+	}
+	return nil
+}
+
+func (c *importCmd) print(e *env, sum load.Summary, rej *rejects, took time.Duration, err error) error {
+	if e.json {
+		return e.printJSON(struct {
+			Tree string `json:"tree"`
+			load.Summary
+			Seconds  float64  `json:"seconds"`
+			Complete bool     `json:"complete"`
+			Rejects  []reject `json:"rejects"`
+		}{c.Tree, sum, took.Seconds(), err == nil, rej.first})
+	}
+	rej.print(e.Err, sum.Rejected)
+	rate := float64(sum.Written) / max(took.Seconds(), 1e-3)
+	line := fmt.Sprintf("Read %s: %s written to %s in %s (%s rows/s)", plural(sum.Read, "row"), progress.Group(sum.Written),
+		show(c.Tree), took.Round(100*time.Millisecond), progress.Group(int64(rate)))
+	for _, n := range []struct {
+		n    int64
+		what string
+	}{{sum.Rejected, "failed"}, {sum.Expired, "expired and left out"}, {sum.Skipped, "skipped"}, {sum.Unsettled, "may or may not be written"}} {
+		if n.n > 0 {
+			line += fmt.Sprintf(", %s %s", progress.Group(n.n), n.what)
+		}
+	}
+	if perr := e.print(line + ".\n"); perr != nil || err == nil {
+		return perr
+	}
+	return c.hint(e, sum)
+}
+
+// hint says how to go on with a run that did not finish.
+func (c *importCmd) hint(e *env, sum load.Summary) error {
+	if sum.Settled <= 0 || c.File == "-" {
+		return e.print("What was written is durable. Importing the same rows again changes nothing.\n")
+	}
+	return e.printf("What was written is durable. To go on, run the same command with --skip-rows=%d.\n", sum.Settled)
+}

@@ -1,0 +1,93 @@
+package progress
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// window is how far back the rate looks.
+const window = 10 * time.Second
+
+// point is a sample with its time.
+type point struct {
+	at time.Time
+	s  Sample
+}
+
+// rate knows the samples of the last while, oldest first: at most one for
+// every twentieth of a window.
+type rate struct {
+	start  time.Time
+	points []point
+}
+
+func (r *rate) add(at time.Time, s Sample) {
+	if n := len(r.points); n > 1 && at.Sub(r.points[n-2].at) < window/20 {
+		r.points = r.points[:n-1]
+	}
+	r.points = append(r.points, point{at, s})
+	for len(r.points) > 2 && at.Sub(r.points[1].at) >= window {
+		r.points = r.points[1:]
+	}
+}
+
+// span returns the first and the last point of the window; the start of the
+// work, with nothing done, stands in for a first one.
+func (r *rate) span() (from, to point, ok bool) {
+	if len(r.points) == 0 {
+		return from, to, false
+	}
+	from, to = r.points[0], r.points[len(r.points)-1]
+	if to.at.Sub(r.start) <= window {
+		from = point{at: r.start}
+	}
+	return from, to, to.at.After(from.at)
+}
+
+// rows returns rows per second.
+func (r *rate) rows() float64 {
+	from, to, ok := r.span()
+	if !ok {
+		return 0
+	}
+	return float64(to.s.Rows-from.s.Rows) / to.at.Sub(from.at).Seconds()
+}
+
+// left returns the time left if the work goes on as in the window.
+func (r *rate) left() (time.Duration, bool) {
+	from, to, ok := r.span()
+	done := to.s.Done - from.s.Done
+	if !ok || to.s.Total <= 0 || done <= 0 {
+		return 0, false
+	}
+	work := max(0, to.s.Total-to.s.Done)
+	secs := float64(work) / float64(done) * to.at.Sub(from.at).Seconds()
+	const most = 1000 * 24 * 3600
+	return time.Duration(min(secs, most) * float64(time.Second)), true
+}
+
+// Group writes a number with commas between thousands.
+func Group(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	sign := ""
+	if n < 0 {
+		sign, s = "-", s[1:]
+	}
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return sign + s
+}
+
+// Duration writes a duration as people say it: 45s, 3m20s, 2h05m.
+func Duration(d time.Duration) string {
+	s := int64(d.Round(time.Second) / time.Second)
+	switch {
+	case s < 60:
+		return fmt.Sprintf("%ds", s)
+	case s < 3600:
+		return fmt.Sprintf("%dm%02ds", s/60, s%60)
+	}
+	return fmt.Sprintf("%dh%02dm", s/3600, s%3600/60)
+}
