@@ -90,3 +90,13 @@ func (s *Shard) Stats(ctx context.Context) (Stats, error) {
 		LeaseOwner: st.head.Lease.Owner, Closed: st.head.Meta().Closed,
 	}, nil
 }
+
+// Lease returns the lease as it stands in the head now.
+func (s *Shard) Lease(ctx context.Context) (Lease, error) {
+	if err := s.refresh(ctx); err != nil {
+		return Lease{}, err
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.st.head.Lease, nil
+}
