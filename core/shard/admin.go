@@ -66,9 +66,11 @@ type Stats struct {
 	TailBytes int64
 	// Live and Bytes estimate the live entries and their user data.
 	Live, Bytes int64
-	// Runs, Leaves and LeafBytes describe the checkpoint.
-	Runs, Leaves int
-	LeafBytes    int64
+	// Runs, Leaves and LeafBytes describe the checkpoint, Entries and
+	// Tombstones what is in all its runs together.
+	Runs, Leaves        int
+	LeafBytes           int64
+	Entries, Tombstones int64
 	// LeaseOwner is 0 if nobody holds the lease.
 	LeaseOwner uint64
 	// Closed says that the tree is deleted.
@@ -87,6 +89,7 @@ func (s *Shard) Stats(ctx context.Context) (Stats, error) {
 		Seq: st.head.Seq, TailRows: st.tail.rows(), TailBytes: st.tail.bytes,
 		Live: st.head.Live, Bytes: st.head.Bytes,
 		Runs: base.Runs, Leaves: base.Leaves, LeafBytes: base.Bytes,
+		Entries: base.Entries, Tombstones: base.Tombstones,
 		LeaseOwner: st.head.Lease.Owner, Closed: st.head.Meta().Closed,
 	}, nil
 }

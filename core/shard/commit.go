@@ -137,7 +137,7 @@ func (s *Shard) send(ctx context.Context, p *plan) (outcome, error) {
 			}
 			unknown = true
 			out, rerr := s.resolve(ctx, p, b)
-			if out != 0 {
+			if out != 0 || rerr != nil && !retryable(rerr) {
 				return out, rerr
 			}
 			err = errors.Join(rerr, err)
