@@ -17,7 +17,7 @@ const MaxEntry = MaxPayload / 2
 
 // EntrySize returns an upper bound of the bytes that an entry takes in a page.
 func EntrySize(e *record.Entry) int {
-	n := 1 + 6*binary.MaxVarintLen64 + len(e.Key) + len(e.Value)
+	n := 1 + 8*binary.MaxVarintLen64 + len(e.Key) + len(e.Value) + len(e.Type)
 	if e.Ref != nil {
 		n += len(e.Ref.Blob)
 	}
@@ -59,6 +59,7 @@ type Builder struct {
 	sum     Summary
 	base    clock.HLC
 	body    []byte
+	dict    int // bytes of the dictionaries, roughly
 	writers map[uint32]int
 	types   map[string]int
 	hashes  []uint64
@@ -68,7 +69,7 @@ type Builder struct {
 func (b *Builder) Len() int { return b.sum.Entries }
 
 // Size returns the bytes collected, before compression.
-func (b *Builder) Size() int { return len(b.body) }
+func (b *Builder) Size() int { return len(b.body) + b.dict }
 
 // Add collects a copy of the entry. Its key must be greater than the last one,
 // else store.ErrInvalid; an entry larger than MaxEntry, or one that would make
@@ -125,12 +126,12 @@ func (b *Builder) encode(e *record.Entry) {
 	dst, flags := frame.AppendBytes(b.body, e.Key), entryFlags(e)
 	dst = append(dst, flags)
 	dst = binary.AppendUvarint(dst, zigzag(int64(e.Version.Time-b.base)))
-	dst = binary.AppendUvarint(dst, index(b.writers, e.Version.Writer))
+	dst = binary.AppendUvarint(dst, index(b, b.writers, e.Version.Writer, 4))
 	if flags&hasExpiry != 0 {
 		dst = binary.AppendUvarint(dst, uint64(e.Expiry))
 	}
 	if flags&hasType != 0 {
-		dst = binary.AppendUvarint(dst, index(b.types, e.Type))
+		dst = binary.AppendUvarint(dst, index(b, b.types, e.Type, binary.MaxVarintLen64+len(e.Type)))
 	}
 	if flags&hasValue != 0 {
 		dst = frame.AppendBytes(dst, e.Value)
@@ -161,13 +162,14 @@ func entryFlags(e *record.Entry) byte {
 	return f
 }
 
-// index returns the place of v in a dictionary, giving it the next one if it
-// has none.
-func index[T comparable](dict map[T]int, v T) uint64 {
+// index returns the place of v in a dictionary, giving it the next one, for a
+// number of bytes, if it has none.
+func index[T comparable](b *Builder, dict map[T]int, v T, size int) uint64 {
 	i, ok := dict[v]
 	if !ok {
 		i = len(dict)
 		dict[v] = i
+		b.dict += size
 	}
 	return uint64(i)
 }

@@ -23,6 +23,7 @@ type load struct {
 	set    *Set
 	policy Policy
 	budget Budget
+	every  int64 // bytes of user data between two flushes
 	rnd    *rand.ChaCha8
 
 	pending map[string]record.Entry
@@ -40,7 +41,7 @@ func newLoad(t testing.TB, seed byte) *load {
 	s, _ := newStore(b, Options{})
 	t.Logf("seed %d", seed)
 	return &load{
-		t: t, blobs: b, store: s, set: s.Empty(), budget: Budget{Bytes: 16 << 20},
+		t: t, blobs: b, store: s, set: s.Empty(), budget: Budget{Bytes: 16 << 20}, every: 1 << 20,
 		rnd: rand.NewChaCha8([32]byte{seed}), pending: map[string]record.Entry{},
 	}
 }
@@ -58,7 +59,7 @@ func (l *load) write(key string) {
 	}
 	l.pending[key] = e
 	l.user += e.Size()
-	if l.size += e.Size(); l.size >= 1<<20 {
+	if l.size += e.Size(); l.size >= l.every {
 		l.checkpoint()
 	}
 }
@@ -115,8 +116,9 @@ func (l *load) written() int64 { return l.blobs.written + l.log }
 
 // uniformAmplification fills a shard in key order and then updates it
 // uniformly, rounds times over, and reports the amplification of the updates.
-func uniformAmplification(t testing.TB, keys, rounds int) (*load, float64) {
+func uniformAmplification(t testing.TB, keys, rounds int, every int64) (*load, float64) {
 	l := newLoad(t, 1)
+	l.every = every
 	for i := range keys {
 		l.write(loadKey(i))
 	}
@@ -131,11 +133,11 @@ func uniformAmplification(t testing.TB, keys, rounds int) (*load, float64) {
 }
 
 func TestUniformUpdatesWriteEachByteAtMostEightTimes(t *testing.T) {
-	keys, rounds := 100_000, 4
-	if testing.Short() {
-		keys = 30_000
+	keys, every := 100_000, int64(1<<20)
+	if raceEnabled {
+		keys, every = keys/10, every/10
 	}
-	l, updates := uniformAmplification(t, keys, rounds)
+	l, updates := uniformAmplification(t, keys, 4, every)
 	if updates > 8 {
 		t.Errorf("%.2f bytes written per byte of user data, want at most 8", updates)
 	}
@@ -145,8 +147,11 @@ func TestUniformUpdatesWriteEachByteAtMostEightTimes(t *testing.T) {
 }
 
 func TestAppendingWritesHardlyMoreThanOnce(t *testing.T) {
-	l := newLoad(t, 2)
-	for i := range 100_000 {
+	l, keys := newLoad(t, 2), 100_000
+	if raceEnabled {
+		keys /= 5
+	}
+	for i := range keys {
 		l.write(loadKey(i))
 	}
 	if got := l.since(0, 0); got > 3 {
@@ -158,7 +163,7 @@ func BenchmarkWriteAmplification(b *testing.B) {
 	for _, keys := range []int{100_000, 1_000_000} {
 		b.Run(fmt.Sprint(keys), func(b *testing.B) {
 			for range b.N {
-				l, updates := uniformAmplification(b, keys, 2)
+				l, updates := uniformAmplification(b, keys, 2, 1<<20)
 				b.ReportMetric(updates, "written/user")
 				b.ReportMetric(float64(l.maxRuns), "runs")
 			}

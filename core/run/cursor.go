@@ -19,46 +19,46 @@ type cursor struct {
 	lo, hi  string // inclusive, exclusive; empty hi is unbounded
 	reverse bool
 
-	at   int        // leaf
-	page *leaf.Page // nil as long as the position is the leaf's first entry
-	pos  int        // entry in the page
-	now  string     // current key
+	at     int        // leaf
+	within bool       // the iteration begins in the middle of leaf at
+	page   *leaf.Page // nil as long as the position is the leaf's first entry
+	pos    int        // entry in the page
+	now    string     // current key
 }
 
+// newCursor returns a cursor over the visible part of a run in a range.
 func newCursor(read reader, r *Run, b Bounds, reverse bool) *cursor {
-	return &cursor{read: read, leaves: r.Leaves, lo: max(b.From, r.From), hi: b.To, reverse: reverse}
+	c := &cursor{read: read, leaves: r.Leaves, lo: max(b.From, r.From), hi: b.To, reverse: reverse}
+	if reverse {
+		c.at = len(c.leaves) - 1
+		if c.hi != "" {
+			c.at = sort.Search(len(c.leaves), func(i int) bool { return c.leaves[i].First >= c.hi }) - 1
+		}
+		c.within = c.at >= 0 && c.hi != "" && c.leaves[c.at].Last >= c.hi
+		return c
+	}
+	c.at = r.lower(c.lo)
+	c.within = c.at < len(c.leaves) && c.leaves[c.at].First < c.lo
+	return c
 }
 
 func (c *cursor) key() string { return c.now }
 
+// start moves to the first entry, for which it must read a leaf only if the
+// range begins within one.
 func (c *cursor) start(ctx context.Context) (bool, error) {
+	if !c.within {
+		return c.enter(), nil
+	}
+	if err := c.load(ctx); err != nil {
+		return false, err
+	}
 	if c.reverse {
-		return c.startReverse(ctx)
+		c.pos, _ = c.page.Seek(c.hi)
+		c.pos--
+	} else {
+		c.pos, _ = c.page.Seek(c.lo)
 	}
-	c.at = sort.Search(len(c.leaves), func(i int) bool { return c.leaves[i].Last >= c.lo })
-	if c.at == len(c.leaves) || c.leaves[c.at].First >= c.lo {
-		return c.enter(), nil
-	}
-	if err := c.load(ctx); err != nil {
-		return false, err
-	}
-	c.pos, _ = c.page.Seek(c.lo)
-	return c.settle(), nil
-}
-
-func (c *cursor) startReverse(ctx context.Context) (bool, error) {
-	c.at = len(c.leaves) - 1
-	if c.hi != "" {
-		c.at = sort.Search(len(c.leaves), func(i int) bool { return c.leaves[i].First >= c.hi }) - 1
-	}
-	if c.at < 0 || c.hi == "" || c.leaves[c.at].Last < c.hi {
-		return c.enter(), nil
-	}
-	if err := c.load(ctx); err != nil {
-		return false, err
-	}
-	c.pos, _ = c.page.Seek(c.hi)
-	c.pos--
 	return c.settle(), nil
 }
 
@@ -95,11 +95,16 @@ func (c *cursor) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	c.stand(page)
+	return nil
+}
+
+// stand puts the cursor at the first entry of its leaf's page.
+func (c *cursor) stand(page *leaf.Page) {
 	c.page, c.pos = page, 0
 	if c.reverse {
 		c.pos = page.Len() - 1
 	}
-	return nil
 }
 
 func (c *cursor) entry(ctx context.Context, e *record.Entry) error {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"iter"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/latticekv/lattice/core/leaf"
 	"github.com/latticekv/lattice/core/record"
 )
@@ -73,11 +75,37 @@ func (s *Set) Get(ctx context.Context, key string) (record.Entry, bool, error) {
 // tombstones and expired ones included, descending if reverse. It reads leaves
 // as it needs them and holds one for each run.
 func (s *Set) Iter(bounds Bounds, reverse bool) Iterator {
-	m := newMerger(reverse)
+	it := &setIterator{merger: newMerger(reverse), parallel: s.store.Options.parallelReads()}
 	for _, r := range s.runs {
-		m.add(newCursor(s.store.page, r, bounds, reverse))
+		c := newCursor(s.store.page, r, bounds, reverse)
+		it.add(c)
+		if c.within && !s.store.adopt(c) {
+			it.cold = append(it.cold, c)
+		}
 	}
-	return m
+	return it
+}
+
+// setIterator is a merger that reads the leaves at which the range begins at
+// once, so that a cold scan does not wait for one run after the other.
+type setIterator struct {
+	*merger
+	cold     []*cursor
+	parallel int
+}
+
+// Next implements Iterator.
+func (it *setIterator) Next(ctx context.Context) bool {
+	if len(it.cold) > 1 {
+		var reads errgroup.Group
+		reads.SetLimit(it.parallel)
+		for _, c := range it.cold {
+			reads.Go(func() error { return c.load(ctx) })
+		}
+		it.fail(reads.Wait())
+	}
+	it.cold = nil
+	return it.merger.Next(ctx)
 }
 
 // Blobs yields the name of every blob that the view refers to: manifest, index,

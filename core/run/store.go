@@ -26,6 +26,8 @@ type Options struct {
 	LeafTarget int
 	// ParallelPuts bounds the blobs written at once. Default 8.
 	ParallelPuts int
+	// ParallelReads bounds the leaves that a cold scan reads at once. Default 8.
+	ParallelReads int
 	// PutAttempts bounds how often a write is tried whose outcome is unknown,
 	// or that is throttled. Default 5.
 	PutAttempts int
@@ -45,6 +47,8 @@ func (o Options) leafTarget() int {
 }
 
 func (o Options) parallelPuts() int { return orDefault(o.ParallelPuts, 8) }
+
+func (o Options) parallelReads() int { return orDefault(o.ParallelReads, 8) }
 
 func (o Options) putAttempts() int { return orDefault(o.PutAttempts, 5) }
 
@@ -87,6 +91,15 @@ func (s *Store) page(ctx context.Context, l *Leaf) (*leaf.Page, error) {
 	return s.Cache.Get(ctx, l.Blob, func(ctx context.Context) (*leaf.Page, error) {
 		return s.readPage(ctx, l)
 	})
+}
+
+// adopt gives a cursor the page of its leaf if it is in memory.
+func (s *Store) adopt(c *cursor) bool {
+	page, ok := s.Cache.Lookup(c.leaves[c.at].Blob)
+	if ok {
+		c.stand(page)
+	}
+	return ok
 }
 
 // pageOnce returns the page of a leaf that will not be needed again: a merge
