@@ -1,0 +1,172 @@
+package api
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+func TestValueLimitIsExact(t *testing.T) {
+	const limit = 3 << 20
+	r := newRig(t, func(c *Config) { c.Options.MaxValueSizeBytes = limit })
+	for _, size := range []int{0, 1, 4096, firstChunk - 1, firstChunk, firstChunk + 1, limit - 1, limit} {
+		value := strings.Repeat("x", size)
+		r.put(k+"a", value)
+		r.do("GET", k+"a", "").wantStatus(200).wantBody(value)
+		r.chunked("PUT", k+"b", value).wantStatus(map[bool]int{true: 201, false: 200}[size == 0])
+		r.do("GET", k+"b", "").wantBody(value)
+	}
+	for _, size := range []int{limit + 1, limit + maxDrain, limit + maxDrain + 1} {
+		for _, send := range []func(method, path, body string) *reply{r.chunked, func(m, p, b string) *reply { return r.do(m, p, b) }} {
+			if size > limit+maxDrain {
+				continue
+			}
+			p := send("PUT", k+"c", strings.Repeat("x", size)).wantProblem(413, CodeValueTooLarge)
+			if p.Limit != limit || p.Key != "c" {
+				t.Errorf("%d bytes: problem %+v", size, p)
+			}
+		}
+	}
+	r.do("GET", k+"c", "").wantProblem(404, CodeKeyNotFound)
+	if n := r.api.buffered.Load(); n != 0 {
+		t.Errorf("%d bytes still count as held", n)
+	}
+}
+
+// chunked sends a body without announcing its length.
+func (r *rig) chunked(method, path, body string) *reply {
+	r.t.Helper()
+	req, err := http.NewRequest(method, r.web.URL+path, io.NopCloser(strings.NewReader(body)))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	req.ContentLength = -1
+	return r.send(req)
+}
+
+// raw sends bytes as they are, closes the sending side and reads the answer.
+func (r *rig) raw(request string) *http.Response {
+	r.t.Helper()
+	conn, err := net.Dial("tcp", r.web.Listener.Addr().String())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { _ = conn.Close() })
+	if _, err := io.WriteString(conn, request); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+		r.t.Fatal(err)
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		r.t.Fatalf("no answer: %v", err)
+	}
+	return resp
+}
+
+func TestBodyShorterThanAnnounced(t *testing.T) {
+	r := newRig(t)
+	resp := r.raw("PUT " + k + "a HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nshort")
+	if resp.StatusCode != 400 {
+		t.Errorf("status %d", resp.StatusCode)
+	}
+	resp = r.raw("PUT " + k + "a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nshort\r\n")
+	if resp.StatusCode != 400 {
+		t.Errorf("broken chunks: status %d", resp.StatusCode)
+	}
+	if len(r.db.trees) != 0 {
+		t.Error("a cut-off body was stored")
+	}
+}
+
+func TestHugeBodiesAreRefusedByTheirAnnouncement(t *testing.T) {
+	r := newRig(t)
+	resp := r.raw("PUT " + k + "a HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 99999999999999\r\n\r\n")
+	if resp.StatusCode != 413 {
+		t.Errorf("status %d", resp.StatusCode)
+	}
+	resp = r.raw("POST " + tr + "/batch HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999\r\n\r\n")
+	if resp.StatusCode != 413 {
+		t.Errorf("status %d", resp.StatusCode)
+	}
+}
+
+func TestPathsArriveAsSent(t *testing.T) {
+	r := newRig(t)
+	for i, path := range []string{"..", ".", "%2e%2e%2f", "a%2fb", "a%2Fb", "%00", "a;b", "é", "a'b\"c"} {
+		resp := r.raw(fmt.Sprintf("PUT %s%s HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\n%d", k, path, i))
+		if resp.StatusCode/100 != 2 {
+			t.Errorf("%s: status %d, Location %q", path, resp.StatusCode, resp.Header.Get("Location"))
+		}
+	}
+	items := r.db.trees["t"].items
+	for _, key := range []string{"..", ".", "../", "a/b", "\x00", "a;b", "é", "a'b\"c"} {
+		if _, ok := items[key]; !ok {
+			t.Errorf("%q was not stored", key)
+		}
+	}
+	if len(items) != 8 {
+		t.Errorf("%d items", len(items))
+	}
+}
+
+func TestEncodedBodiesAreRefused(t *testing.T) {
+	r := newRig(t)
+	for _, coding := range []string{"gzip", "identity, gzip", "x"} {
+		r.do("PUT", k+"a", "x", "Content-Encoding", coding).wantProblem(400, CodeInvalidArgument)
+		r.do("POST", tr+"/batch", `{"operations":[]}`, "Content-Encoding", coding).wantProblem(400, CodeInvalidArgument)
+	}
+	for _, coding := range []string{"", "identity", "Identity"} {
+		r.put(k+"a", "x", "Content-Encoding", coding)
+	}
+}
+
+func TestMemoryForBodiesIsBounded(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.MaxBufferedBytes = 1000 })
+	r.do("PUT", k+"a", strings.Repeat("x", 1001)).wantProblem(503, CodeUnavailable)
+	r.do("PUT", k+"a", strings.Repeat("x", 1000)).wantStatus(201)
+	r.do("PUT", k+"a", strings.Repeat("x", 1000)).wantStatus(200)
+	r.chunked("PUT", k+"a", "x").wantProblem(503, CodeUnavailable)
+}
+
+func TestReadExactly(t *testing.T) {
+	limit := bodyLimit{10, CodeValueTooLarge, "the value"}
+	tests := map[string]struct {
+		body   string
+		length int64
+		code   Code
+	}{
+		"announced":          {"12345", 5, ""},
+		"unannounced":        {"1234567890", -1, ""},
+		"empty":              {"", 0, ""},
+		"empty, unannounced": {"", -1, ""},
+		"short":              {"1234", 5, CodeInvalidArgument},
+		"long":               {"123456", 5, CodeInvalidArgument},
+		"over":               {"12345678901", -1, CodeValueTooLarge},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := readExactly(iotestOneByte{strings.NewReader(tt.body)}, tt.length, limit)
+			if tt.code == "" {
+				if err != nil || !bytes.Equal(got, []byte(tt.body)) || got == nil {
+					t.Errorf("read %q, %v", got, err)
+				}
+				return
+			}
+			if err == nil || classify(err).Code != tt.code {
+				t.Errorf("error %v, want %s", err, tt.code)
+			}
+		})
+	}
+}
+
+// iotestOneByte hands out one byte a call, and sometimes none.
+type iotestOneByte struct{ r io.Reader }
+
+func (o iotestOneByte) Read(p []byte) (int, error) { return o.r.Read(p[:min(1, len(p))]) }
