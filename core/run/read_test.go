@@ -7,7 +7,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/latticekv/lattice/core/leaf"
 	"github.com/latticekv/lattice/core/record"
@@ -117,6 +119,58 @@ func TestIterationReadsOnlyWhatItNeeds(t *testing.T) {
 	if it := set.Iter(Bounds{From: "k1", To: "k05"}, false); it.Next(t.Context()) || it.Err() != nil {
 		t.Error("an inverted range yields something")
 	}
+}
+
+func TestColdScanReadsItsFirstLeavesAtOnce(t *testing.T) {
+	for _, reverse := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBlobs()
+			s, _ := newStore(b, Options{ParallelReads: 4})
+			set := s.Empty()
+			for i := range 6 {
+				set = mustFlush(t, s, set, numbered(i, 600, 6, i))
+			}
+			b.hold = make(chan struct{})
+			it, done := set.Iter(Bounds{From: "k000300", To: "k000500"}, reverse), make(chan bool)
+			go func() { done <- it.Next(t.Context()) }()
+			synctest.Wait()
+			if b.waiting != 4 {
+				t.Errorf("reverse=%v: %d reads at once, want 4", reverse, b.waiting)
+			}
+			close(b.hold)
+			if !<-done || len(contents(t, it)) != 199 {
+				t.Errorf("reverse=%v: the scan is cut short: %v", reverse, it.Err())
+			}
+			if n := len(b.takeGets()); n != 6 {
+				t.Errorf("reverse=%v: %d reads of 6 leaves", reverse, n)
+			}
+		})
+	}
+}
+
+func TestViewsAreReadWhileOthersAreMade(t *testing.T) {
+	s, _ := newStore(newBlobs(), Options{LeafTarget: 4 << 10})
+	s.Cache = leaf.NewCache(64 << 10) // smaller than the view
+	set, model := s.Empty(), map[string]string{}
+	for i := range 10 {
+		entries := numbered(i, 700, 7, i)
+		maps.Copy(model, live(entries))
+		set = mustFlush(t, s, set, entries)
+	}
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() {
+			for key, value := range model {
+				if e, ok, err := set.Get(t.Context(), key); err != nil || !ok || string(e.Value) != value {
+					t.Errorf("get %q: %+v, %v, %v", key, e, ok, err)
+					return
+				}
+			}
+		})
+	}
+	merged := mustMerge(t, s, set, Policy{}, Budget{Bytes: 10 << 10})
+	wg.Wait()
+	check(t, merged, model)
 }
 
 func TestReopeningReadsOnlyTheManifestAgain(t *testing.T) {

@@ -30,6 +30,9 @@ type blobs struct {
 	// fault, unless nil, is asked before a put, whose data is stored all the
 	// same if apply.
 	fault func(name string) (err error, apply bool)
+	// hold, unless nil, keeps reads waiting until it is closed.
+	hold    chan struct{}
+	waiting int
 }
 
 func newBlobs() *blobs { return &blobs{data: map[string][]byte{}} }
@@ -60,6 +63,7 @@ func (b *blobs) Put(_ context.Context, name string, data []byte, cond store.PutC
 }
 
 func (b *blobs) Get(_ context.Context, name string) ([]byte, store.ETag, error) {
+	b.await()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.gets = append(b.gets, name)
@@ -68,6 +72,16 @@ func (b *blobs) Get(_ context.Context, name string) ([]byte, store.ETag, error) 
 		return nil, "", store.ErrNotFound
 	}
 	return bytes.Clone(data), "e", nil
+}
+
+func (b *blobs) await() {
+	if b.hold == nil {
+		return
+	}
+	b.mu.Lock()
+	b.waiting++
+	b.mu.Unlock()
+	<-b.hold
 }
 
 func (b *blobs) GetRange(context.Context, string, int64, int64) ([]byte, store.ETag, error) {
