@@ -56,7 +56,11 @@ func newShard(p *Pool, partition string) *Shard {
 
 // SetTuning replaces the tree's own settings. It takes effect at the next
 // operation.
-func (s *Shard) SetTuning(t Tuning) { s.tuning.Store(&t) }
+func (s *Shard) SetTuning(t Tuning) {
+	if *s.tuning.Load() != t {
+		s.tuning.Store(&t)
+	}
+}
 
 // Partition returns the name of the shard's partition.
 func (s *Shard) Partition() string { return s.partition }

@@ -1,16 +1,20 @@
 package shard_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
 	"github.com/latticekv/lattice/core/clock"
 	"github.com/latticekv/lattice/core/keyspace"
 	"github.com/latticekv/lattice/core/shard"
+	"github.com/latticekv/lattice/core/store"
+	"github.com/latticekv/lattice/providers/faulty"
 	"github.com/latticekv/lattice/providers/memory"
 )
 
@@ -158,5 +162,26 @@ func TestConditionsOfWrites(t *testing.T) {
 	}
 	if e, ok := get(t, s, "m"); !ok || len(e.Value) != 0 {
 		t.Errorf("an empty value reads as %v, %q", ok, e.Value)
+	}
+}
+
+// A request too long for one append whose later part fails says which part is
+// durable.
+func TestPartOfALongRequest(t *testing.T) {
+	f := newFaulty(t, func(c *shard.Config) { c.GroupMaxRecords = 10; c.CommitTimeout = time.Second })
+	f.faults.Add(faulty.Rule{When: faulty.Kinds(faulty.Apply), Skip: 2, Do: faulty.Fail(store.ErrUnavailable)})
+	writes := make([]shard.Write, 35)
+	for i := range writes {
+		writes[i] = shard.Write{Op: shard.OpPut, Key: fmt.Sprint("k", i), Value: []byte("v")}
+	}
+	res, err := f.Write(t.Context(), writes)
+	if !errors.Is(err, store.ErrUnavailable) || len(res) != len(writes) {
+		t.Fatalf("%d results, %v", len(res), err)
+	}
+	for i, r := range res {
+		_, ok := get(t, f.other, writes[i].Key)
+		if durable := r.Status == shard.StatusApplied; durable != ok || ok != (i < 20) {
+			t.Errorf("write %d: status %d, there %v", i, r.Status, ok)
+		}
 	}
 }

@@ -9,10 +9,11 @@ import (
 // condition, or a key that moved away, does not touch the others. They are
 // appended together as far as they fit, in their order.
 //
-// When it returns nil every applied write is durable. An error says that some
-// outcome is open: store.ErrOutcomeUnknown if a write may or may not be in the
-// log, any other that none of those not yet appended is. Values are kept: the
-// caller does not modify them afterwards.
+// When it returns nil every applied write is durable. After an error, the
+// results that have a Status are decided, and what they say was applied is
+// durable; of the others none was applied, unless the error is
+// store.ErrOutcomeUnknown, which leaves it open. Values are kept: the caller
+// does not modify them afterwards.
 func (s *Shard) Write(ctx context.Context, writes []Write) ([]WriteResult, error) {
 	if len(writes) == 0 {
 		return nil, nil
@@ -25,11 +26,14 @@ func (s *Shard) Write(ctx context.Context, writes []Write) ([]WriteResult, error
 	for start := 0; start < len(writes); {
 		end, bytes := s.portion(writes, start)
 		p := &pending{writes: writes[start:end], results: results[start:end], bytes: bytes, records: end - start}
-		if err := s.prepare(ctx, p); err != nil {
-			return nil, err
+		err := s.prepare(ctx, p)
+		if err == nil {
+			err = s.submit(ctx, p)
 		}
-		if err := s.submit(ctx, p); err != nil {
-			return nil, fmt.Errorf("write to %s: %w", s.partition, err)
+		if err != nil {
+			// What was judged but not appended is no result, and an append that
+			// was abandoned still writes there.
+			return append(results[:start:start], make([]WriteResult, len(writes)-start)...), fmt.Errorf("write to %s: %w", s.partition, err)
 		}
 		start = end
 	}
