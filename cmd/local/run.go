@@ -42,8 +42,8 @@ func run(ctx context.Context, s *settings, stderr io.Writer) (err error) {
 		s.InternalToken = rand.Text()
 	}
 	svc, err := service.New(service.Config{
-		Table: stores.Table, Blobs: stores.Blobs, Options: s.Options,
-		InternalToken: s.InternalToken, Logger: logger,
+		Table: stores.Table, Blobs: stores.Blobs, Exclusive: stores.Exclusive,
+		Options: s.Options, InternalToken: s.InternalToken, Logger: logger,
 	})
 	if err != nil {
 		return err

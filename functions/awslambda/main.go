@@ -37,7 +37,8 @@ func assemble(ctx context.Context) (*function, error) {
 		return nil, err
 	}
 	svc, err := service.New(service.Config{
-		Table: stores.Table, Blobs: stores.Blobs, Options: env.Options, InternalToken: env.Token, Logger: env.Logger,
+		Table: stores.Table, Blobs: stores.Blobs, Exclusive: stores.Exclusive,
+		Options: env.Options, InternalToken: env.Token, Logger: env.Logger,
 	})
 	if err != nil {
 		return nil, err

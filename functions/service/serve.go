@@ -15,12 +15,15 @@ const (
 	readHeaderTimeout = 10 * time.Second
 	// idleTimeout closes a connection without requests.
 	idleTimeout = 2 * time.Minute
+	// releaseTimeout bounds the return of leases at the end; one that could not
+	// be given back expires.
+	releaseTimeout = 5 * time.Second
 )
 
 // Serve answers connections of a listener until ctx ends, and closes it. Then
 // requests in work get ShutdownGracePeriod to finish; what still runs is
-// cancelled and cut off. It returns nil after an orderly end, which includes a
-// cut, and otherwise why it stopped.
+// cancelled and cut off, and leases are given back. It returns nil after an
+// orderly end, which includes a cut, and otherwise why it stopped.
 func (s *Service) Serve(ctx context.Context, l net.Listener) error {
 	return s.ServeHandler(ctx, l, s.api)
 }
@@ -31,6 +34,7 @@ func (s *Service) ServeHandler(ctx context.Context, l net.Listener, front http.H
 	// Requests outlive ctx for the grace period, and not longer.
 	base, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
+	defer s.release(ctx)
 	server := &http.Server{
 		Handler:           front,
 		ReadHeaderTimeout: readHeaderTimeout,
@@ -49,6 +53,15 @@ func (s *Service) ServeHandler(ctx context.Context, l net.Listener, front http.H
 	case <-ctx.Done():
 	}
 	return s.shutdown(ctx, server, cut)
+}
+
+// release gives leases back, for the sake of other processes.
+func (s *Service) release(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+	defer cancel()
+	if err := s.db.Close(ctx); err != nil {
+		s.logger.Warn("leases were not given back; they expire", "error", err)
+	}
 }
 
 func (s *Service) shutdown(ctx context.Context, server *http.Server, cut func()) error {

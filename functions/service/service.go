@@ -23,6 +23,9 @@ type Config struct {
 	// Table and Blobs hold the state. Required.
 	Table store.Table
 	Blobs store.BlobStore
+	// Exclusive says that no other process can have the same stores open: what a
+	// process that died held is free then.
+	Exclusive bool
 	// Clock is the source of time and chance. Nil is the system's.
 	Clock clock.Source
 	// Options of the service; start from options.Default.
@@ -63,6 +66,7 @@ func New(cfg Config) (*Service, error) {
 	db, err := tree.New(tree.Config{
 		Table: meteredTable{cfg.Table, m.storage}, Blobs: meteredBlobs{cfg.Blobs, m.storage},
 		Clock: cfg.Clock, Options: cfg.Options, Instance: cfg.Instance,
+		Exclusive: cfg.Exclusive,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("assemble service: %w", err)

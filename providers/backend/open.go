@@ -111,16 +111,25 @@ func openAccount(ctx context.Context, c Config) (*Backend, error) {
 		ConnectionString: c.ConnectionString, ServiceURL: tableURL, Credential: credential, TableName: c.TableName,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("open table %s: %w", c.TableName, err)
+		return nil, c.explain("open table "+c.TableName, err)
 	}
 	blobs, err := blob.New(ctx, blob.Options{
 		ConnectionString: c.ConnectionString, ServiceURL: blobURL, Credential: credential, Container: c.ContainerName,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("open container %s: %w", c.ContainerName, err)
+		return nil, c.explain("open container "+c.ContainerName, err)
 	}
 	return &Backend{
 		Table: table, Blobs: blobs,
 		Description: fmt.Sprintf("%s, table %s and container %s", c.Store, c.TableName, c.ContainerName),
 	}, nil
+}
+
+// explain names what was attempted and, where an argument is at fault, where it
+// comes from.
+func (c *Config) explain(attempt string, err error) error {
+	if errors.Is(err, store.ErrInvalid) && c.ConnectionString != "" {
+		return fmt.Errorf("%s with the connection string in %s: %w", attempt, ConnectionStringVariable, err)
+	}
+	return fmt.Errorf("%s: %w", attempt, err)
 }

@@ -322,6 +322,21 @@ func TestProcessesShareOneAzurite(t *testing.T) {
 	}
 }
 
+func TestLeasesAreGivenBackAtTheEnd(t *testing.T) {
+	server := azurite.Start(t)
+	env := []string{"AZURE_STORAGE_CONNECTION_STRING=" + server.ConnectionString()}
+	args := []string{"--store=azurite", "--lease-duration=5m", "--data-dir=" + t.TempDir()}
+	one := running.Start(t, env, args...)
+	put(t, one, "k", "of one")
+	if err := one.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	// Within the time for one request, and long before the lease would expire.
+	two := running.Start(t, env, args...)
+	put(t, two, "k", "of two")
+	wantValue(t, two, "k", "of two")
+}
+
 // azuriteKeyStart begins the published key of the emulator.
 const azuriteKeyStart = "Eby8vdM02xN"
 
