@@ -178,9 +178,12 @@ type State string
 
 // The states of a tree.
 const (
-	StateActive  State = "active"
-	StateDeleted State = "deleted"
-	StatePurging State = "purging"
+	// StateCreating is a tree whose shards are being made: not there yet.
+	// Whoever meets one finishes it.
+	StateCreating State = "creating"
+	StateActive   State = "active"
+	StateDeleted  State = "deleted"
+	StatePurging  State = "purging"
 )
 
 // Info describes a tree.

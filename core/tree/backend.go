@@ -1,0 +1,93 @@
+package tree
+
+import (
+	"context"
+	"time"
+
+	"github.com/latticekv/lattice/core/keyspace"
+	"github.com/latticekv/lattice/core/record"
+	"github.com/latticekv/lattice/core/shard"
+)
+
+// shards hands out the shards of the instance. It is the seam between a tree
+// and the log underneath: tests put a recording or failing one in its place.
+type shards interface {
+	// shard returns the shard of a partition, without I/O, tuned as its tree
+	// demands.
+	shard(partition string, tuning shard.Tuning) shardLog
+}
+
+// shardLog is what a tree asks of a shard. Package shard documents the methods.
+type shardLog interface {
+	Create(ctx context.Context) error
+	Write(ctx context.Context, writes []shard.Write) ([]shard.WriteResult, error)
+	Read(ctx context.Context, key string, o shard.ReadOptions) (record.Entry, bool, error)
+	View(ctx context.Context, o shard.ReadOptions) (shardView, error)
+	Checkpoint(ctx context.Context, budget time.Duration) (shard.CheckpointReport, error)
+	Collect(ctx context.Context) (shard.CollectReport, error)
+	SetClosed(ctx context.Context, closed bool) error
+	Destroy(ctx context.Context) error
+}
+
+// shardView is an immutable snapshot of a shard that was current when it was
+// taken.
+type shardView interface {
+	Get(ctx context.Context, key string) (record.Entry, bool, error)
+	Load(ctx context.Context, e *record.Entry) ([]byte, error)
+	Entries(b shard.Bounds, reverse bool) cursor
+	Count(ctx context.Context, b shard.Bounds, owns func(slot uint16) bool) (int64, error)
+	Moved() *keyspace.SlotSet
+}
+
+// cursor walks live entries in order. The entry is valid until the next call
+// of Next.
+type cursor interface {
+	Next(ctx context.Context) bool
+	Entry() *record.Entry
+	Err() error
+}
+
+// pool is the real thing: the shards of one instance over its store.
+type pool struct{ *shard.Pool }
+
+func newPool(c *Config) (pool, error) {
+	o := &c.Options
+	cfg := shard.DefaultConfig()
+	cfg.Table, cfg.Blobs, cfg.Clock, cfg.Instance = c.Table, c.Blobs, c.Clock, c.Instance
+	cfg.Exclusive = c.Exclusive
+	cfg.Leases, cfg.LeaseDuration = o.Leases, o.LeaseDuration
+	cfg.MaxClockSkew, cfg.LeaseContentionBackoff = o.MaxClockSkew, o.LeaseContentionBackoff
+	cfg.GroupMaxBytes, cfg.GroupMaxRecords = int(o.GroupCommitMaxBytes), o.GroupCommitMaxRecords
+	cfg.CommitTimeout = o.RequestTimeout
+	cfg.CacheBytes = o.CacheBytes
+	cfg.LeafTargetBytes, cfg.MergeRatio = int(o.LeafTargetBytes), o.MergeRatio
+	cfg.WalGracePeriod, cfg.BlobGracePeriod = o.WalGracePeriod, o.BlobGracePeriod
+	cfg.Tuning = tuningOf(o)
+	p, err := shard.NewPool(cfg)
+	return pool{p}, err
+}
+
+func (p pool) shard(partition string, t shard.Tuning) shardLog {
+	s := p.Shard(partition)
+	s.SetTuning(t)
+	return log{s}
+}
+
+// log and view adapt the concrete types of package shard.
+type log struct{ *shard.Shard }
+
+func (l log) View(ctx context.Context, o shard.ReadOptions) (shardView, error) {
+	v, err := l.Shard.View(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return view{v}, nil
+}
+
+func (l log) Checkpoint(ctx context.Context, budget time.Duration) (shard.CheckpointReport, error) {
+	return l.Shard.Checkpoint(ctx, shard.CheckpointOptions{Budget: budget})
+}
+
+type view struct{ *shard.View }
+
+func (v view) Entries(b shard.Bounds, reverse bool) cursor { return v.View.Entries(b, reverse) }

@@ -1,0 +1,122 @@
+package tree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/latticekv/lattice/core/keyspace"
+	"github.com/latticekv/lattice/core/shard"
+)
+
+// turnedAway reports whether a shard refused because the map or the row that
+// led here is out of date.
+func turnedAway(err error) bool {
+	return errors.Is(err, shard.ErrStaleRouting) || errors.Is(err, shard.ErrClosed) || errors.Is(err, shard.ErrNoShard)
+}
+
+// meta returns what is remembered of the tree, reading it if nothing is.
+func (t *Tree) meta(ctx context.Context) (*meta, error) {
+	if m := t.entry.cur.Load(); m != nil {
+		return m, nil
+	}
+	return t.refresh(ctx)
+}
+
+// owner returns the shard that owns a key.
+func (t *Tree) owner(m *meta, key string) shardLog { return t.shard(m, m.shardMap.OwnerOf(key)) }
+
+func (t *Tree) shard(m *meta, id keyspace.ShardID) shardLog {
+	return t.db.shard(m.partitions[id], m.tuning)
+}
+
+// routed calls f with what is known of the tree. When a shard turns f away, the
+// row is read again and f repeated, with backoff, until RoutingRetryBudget is
+// spent: then the error is ErrRoutingUnstable. f must cope with being called
+// again after it was turned away in part.
+func (t *Tree) routed(ctx context.Context, f func(*meta) error) error {
+	m, err := t.meta(ctx)
+	if err != nil {
+		return err
+	}
+	if err = f(m); !turnedAway(err) {
+		return err
+	}
+	return t.reroute(ctx, m, err, f)
+}
+
+// reroute continues routed after f was turned away under m.
+func (t *Tree) reroute(ctx context.Context, m *meta, cause error, f func(*meta) error) error {
+	start := t.db.clock.Now().Mono
+	for attempt := 0; ; attempt++ {
+		next, err := t.refresh(ctx)
+		if err != nil {
+			return err
+		}
+		if next.etag == m.etag && attempt > 0 && errors.Is(cause, shard.ErrClosed) {
+			if next, err = t.reopen(ctx, next); err != nil {
+				return err
+			}
+		}
+		// A row that changed since is tried at once; otherwise the change that
+		// the shard knows of is still on its way into the registry.
+		if next.etag == m.etag || attempt > 0 {
+			if err := t.db.reg.pause(ctx, attempt, 0); err != nil {
+				return fmt.Errorf("find the owner: %w: %w", err, cause)
+			}
+			if t.db.clock.Now().Mono-start > m.opts.RoutingRetryBudget {
+				return t.unstable(cause)
+			}
+		}
+		m = next
+		if cause = f(m); !turnedAway(cause) {
+			return cause
+		}
+	}
+}
+
+func (t *Tree) unstable(cause error) error {
+	return fmt.Errorf("tree %q: %w: %w", t.name, ErrRoutingUnstable, cause)
+}
+
+// reopen opens the shards of a tree that its row calls active and settled while
+// a shard says it is closed: an instance that was frozen in the middle of a
+// delete has woken up after the recovery and closed it. The row is unsettled
+// first, so that a delete that runs meanwhile is not undone.
+func (t *Tree) reopen(ctx context.Context, m *meta) (*meta, error) {
+	s, err := t.db.reg.update(ctx, t.name, func(r *row) error {
+		if r.ID != m.ID || r.Epoch != m.Epoch {
+			return errUnchanged
+		}
+		r.enter(StateActive)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := t.db.settled(ctx, s); err != nil {
+		return nil, err
+	}
+	return t.refresh(ctx)
+}
+
+// ShardMap returns the shard map as this instance knows it.
+func (t *Tree) ShardMap() *keyspace.Map { return t.entry.last.Load().shardMap }
+
+// expiry turns a time to live into the Unix millisecond at which it ends: 0 for
+// none. It rounds up, and ends within what RFC 3339 can express.
+func (t *Tree) expiry(ttl time.Duration) int64 {
+	if ttl <= 0 {
+		return 0
+	}
+	now := t.db.clock.Now().Milli()
+	ms := int64(ttl / time.Millisecond)
+	if ttl%time.Millisecond != 0 {
+		ms++
+	}
+	return min(max(now, 0), maxExpiry-ms) + ms
+}
+
+// maxExpiry is the last millisecond of the year 9999.
+const maxExpiry = 253402300799999
