@@ -3,7 +3,6 @@ package shard_test
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -18,8 +17,6 @@ import (
 	"github.com/latticekv/lattice/providers/memory"
 	"github.com/latticekv/lattice/tests/history"
 )
-
-var seeds = flag.Int("seeds", 20, "number of random schedules of each kind")
 
 // skewed is a clock whose wall runs ahead of the machine's.
 type skewed struct {
@@ -233,7 +230,7 @@ func TestLinearizableUnderFaults(t *testing.T) {
 	}
 	for name, leases := range modes {
 		t.Run(name, func(t *testing.T) {
-			for i := range *seeds {
+			for i := range history.Seeds() {
 				seed := uint64(i + 1)
 				t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) { linearizable(t, seed, 3, leases) })
 			}
