@@ -30,7 +30,7 @@ func (o *output) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-var listening = regexp.MustCompile(`(?m)^Azurite (Blob|Table) service is successfully listening at (http://\S+)\s*$`)
+var listening = regexp.MustCompile(`(?m)^Azurite (Blob|Table) service is successfully listening at (http://\S+)\r?\n`)
 
 // address returns where a service listens, or "" while it has not said so.
 func (o *output) address(service string) string {

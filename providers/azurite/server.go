@@ -207,18 +207,23 @@ func (s *Server) Stop() {
 // too; the caller stops it. An answer by half, or by another program, is an
 // error: two servers must not share a folder.
 func Default(ctx context.Context, folder string) (string, *Server, error) {
-	blobURL := fmt.Sprintf("http://%s:%d/%s", host, DefaultBlobPort, AccountName)
-	tableURL := fmt.Sprintf("http://%s:%d/%s", host, DefaultTablePort, AccountName)
-	if answers(ctx, blobURL) && answers(ctx, tableURL) {
-		return connectionString(blobURL, tableURL), nil, nil
-	}
-	if folder == "" {
-		return "", nil, errors.New("start azurite: no folder given")
-	}
-	s, err := Start(ctx, Options{
+	return adoptOrStart(ctx, Options{
 		Folder:   folder,
 		BlobPort: DefaultBlobPort, QueuePort: DefaultQueuePort, TablePort: DefaultTablePort,
 	})
+}
+
+// adoptOrStart uses what answers at the ports, or starts a server there.
+func adoptOrStart(ctx context.Context, o Options) (string, *Server, error) {
+	blobURL := fmt.Sprintf("http://%s:%d/%s", host, o.BlobPort, AccountName)
+	tableURL := fmt.Sprintf("http://%s:%d/%s", host, o.TablePort, AccountName)
+	if answers(ctx, blobURL) && answers(ctx, tableURL) {
+		return connectionString(blobURL, tableURL), nil, nil
+	}
+	if o.Folder == "" {
+		return "", nil, errors.New("start azurite: no folder given")
+	}
+	s, err := Start(ctx, o)
 	if err != nil {
 		return "", nil, err
 	}

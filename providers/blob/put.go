@@ -23,7 +23,8 @@ import (
 const (
 	// singlePutBytes is the largest blob written by one request.
 	singlePutBytes = 8 << 20
-	// blockBytes is the size of the blocks of a larger one.
+	// blockBytes is the size of the blocks of a larger one. The service takes
+	// 50,000 blocks a blob.
 	blockBytes = 4 << 20
 	// blockWriters is how many blocks of a blob travel at once.
 	blockWriters = 4
@@ -56,7 +57,7 @@ func (s *Store) put(ctx context.Context, name string, data []byte, cond store.Pu
 		return "", fmt.Errorf("%w: not an ETag of this store", store.ErrPrecondition)
 	}
 	client := s.container.NewBlockBlobClient(name)
-	if len(data) <= singlePutBytes {
+	if len(data) <= s.single {
 		return s.upload(ctx, client, data, cond)
 	}
 	for range stagings {
@@ -139,7 +140,7 @@ func written(etag *azcore.ETag) (store.ETag, error) {
 // uploadBlocks writes a blob by blocks and their commit, which carries the
 // condition. Blocks that never get committed vanish after a week.
 func (s *Store) uploadBlocks(ctx context.Context, client *blockblob.Client, data []byte, cond store.PutCondition) (store.ETag, error) {
-	ids := blockIDs((len(data) + blockBytes - 1) / blockBytes)
+	ids := blockIDs((len(data) + s.block - 1) / s.block)
 	if err := s.stage(ctx, client, data, ids); err != nil {
 		return "", err
 	}
@@ -179,17 +180,13 @@ func (s *Store) stage(ctx context.Context, client *blockblob.Client, data []byte
 	group.SetLimit(blockWriters)
 	for i, id := range ids {
 		group.Go(func() error {
-			if err := s.stageBlock(ctx, client, id, block(data, i)); err != nil {
+			if err := s.stageBlock(ctx, client, id, data[i*s.block:min(len(data), (i+1)*s.block)]); err != nil {
 				return fmt.Errorf("stage block %d: %w", i, err)
 			}
 			return nil
 		})
 	}
 	return group.Wait()
-}
-
-func block(data []byte, i int) []byte {
-	return data[i*blockBytes : min(len(data), (i+1)*blockBytes)]
 }
 
 func (s *Store) stageBlock(ctx context.Context, client *blockblob.Client, id string, data []byte) error {

@@ -27,6 +27,9 @@ type Store struct {
 	container *container.Client
 	timeout   time.Duration
 	retry     azhttp.Retry
+	// single is the largest blob written by one request, block the size of the
+	// blocks of a larger one.
+	single, block int
 }
 
 var _ store.BlobStore = (*Store)(nil)
@@ -42,7 +45,10 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open container: %w", err)
 	}
-	s := &Store{container: client, timeout: o.TryTimeout, retry: azhttp.Reads}
+	s := &Store{
+		container: client, timeout: o.TryTimeout, retry: azhttp.Reads,
+		single: singlePutBytes, block: blockBytes,
+	}
 	if o.SkipCreate {
 		return s, nil
 	}

@@ -13,11 +13,8 @@ import (
 	"testing"
 )
 
-// Errors of a network, as the transport reports them.
-var (
-	// ErrReset is a connection that broke after the request was on its way.
-	ErrReset = errors.New("connection reset by peer")
-)
+// ErrReset is a connection that broke after the request was on its way.
+var ErrReset = errors.New("connection reset by peer")
 
 // Seen is a request that arrived.
 type Seen struct {
@@ -75,7 +72,7 @@ func (s *Service) Do(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	a, err := s.next(Seen{Method: req.Method, URL: req.URL.String(), Header: req.Header.Clone(), Body: body})
+	a, err := s.next(Seen{Method: req.Method, URL: req.URL.String(), Header: canonical(req.Header), Body: body})
 	if err != nil {
 		return nil, err
 	}
@@ -86,6 +83,18 @@ func (s *Service) Do(req *http.Request) (*http.Response, error) {
 		return nil, a.Err
 	}
 	return s.respond(req, a), nil
+}
+
+// canonical copies headers under the names by which Get finds them; the SDKs set
+// some in lower case, which makes no difference on the wire.
+func canonical(h http.Header) http.Header {
+	out := http.Header{}
+	for name, values := range h {
+		for _, value := range values {
+			out.Add(name, value)
+		}
+	}
+	return out
 }
 
 func drain(req *http.Request) (string, error) {
