@@ -10,6 +10,7 @@ import (
 
 	"github.com/latticekv/lattice/core/keyspace"
 	"github.com/latticekv/lattice/core/shard"
+	"github.com/latticekv/lattice/core/store"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -117,8 +118,13 @@ func (db *DB) settleClosed(ctx context.Context, s stored, closed bool) (stored, 
 	})
 }
 
-// destroy removes a shard, which nobody can write from then on.
+// destroy removes a shard. It is closed already, unless somebody who was
+// frozen in the middle of a creation or recovery made or opened it since.
 func destroy(ctx context.Context, l shardLog) error {
+	err := l.Destroy(ctx)
+	if !errors.Is(err, store.ErrInvalid) {
+		return err
+	}
 	if err := l.SetClosed(ctx, true); err != nil {
 		return err
 	}

@@ -114,6 +114,16 @@ func (g *registry) update(ctx context.Context, name string, change func(*row) er
 	id := g.newID()
 	var last error
 	for attempt := range registryAttempts {
+		if attempt > 0 {
+			// Whether a lost reply belonged to a success is looked up before
+			// the wait: rows remember only so many updates.
+			if s, err := g.read(ctx, name); err == nil && s.carries(id) {
+				return s, nil
+			}
+			if g.pause(ctx, attempt, store.RetryAfter(last)) != nil {
+				break
+			}
+		}
 		s, err := g.read(ctx, name)
 		if err != nil {
 			return stored{}, err
@@ -127,11 +137,10 @@ func (g *registry) update(ctx context.Context, name string, change func(*row) er
 			return stored{}, err
 		}
 		s.stamp(id)
-		last = g.replace(ctx, &s)
-		if last == nil {
+		if last = g.replace(ctx, &s); last == nil {
 			return s, nil
 		}
-		if !uncertain(last) || g.pause(ctx, attempt, store.RetryAfter(last)) != nil {
+		if !uncertain(last) {
 			break
 		}
 	}

@@ -35,7 +35,7 @@ const maxShards = 1 << 20
 
 // keptUpdates is how many of the last update ids a row remembers, for those
 // who lost the reply to their own.
-const keptUpdates = 8
+const keptUpdates = 32
 
 // row is the registry's record of one tree. Every change goes through
 // registry.update and is guarded by the ETag.
