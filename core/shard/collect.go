@@ -252,13 +252,11 @@ func (s *Shard) deleteRows(ctx context.Context, keys []string) (int, error) {
 // it again continues a destruction that failed half-way. ErrNoShard says that
 // nothing is left.
 func (s *Shard) Destroy(ctx context.Context) error {
-	if err := s.refresh(ctx); err != nil {
+	h, err := s.headAlone(ctx)
+	if err != nil {
 		return err
 	}
-	s.mu.RLock()
-	closed := s.st.head.Meta().Closed
-	s.mu.RUnlock()
-	if !closed {
+	if !h.Meta().Closed {
 		return fmt.Errorf("destroy %s: the shard is not closed: %w", s.partition, store.ErrInvalid)
 	}
 	if err := s.destroyBlobs(ctx); err != nil {
@@ -269,6 +267,23 @@ func (s *Shard) Destroy(ctx context.Context) error {
 	}
 	s.pool.Forget(s.partition)
 	return nil
+}
+
+// headAlone reads the head and nothing that it refers to, which may be half
+// destroyed already.
+func (s *Shard) headAlone(ctx context.Context) (Head, error) {
+	var row store.Row
+	err := s.retry(ctx, func() (err error) {
+		row, err = s.cfg.Table.Get(ctx, s.partition, headKey)
+		return err
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		return Head{}, ErrNoShard
+	}
+	if err != nil {
+		return Head{}, fmt.Errorf("read head of %s: %w", s.partition, err)
+	}
+	return decodeHead(s.partition, row.Data, nil)
 }
 
 func (s *Shard) destroyBlobs(ctx context.Context) error {
