@@ -109,13 +109,6 @@ type reply struct {
 	body []byte
 }
 
-// call is one request.
-type call struct {
-	method, path string
-	header       map[string]string
-	body         string
-}
-
 func (r *rig) do(method, path, body string, header ...string) *reply {
 	r.t.Helper()
 	req, err := http.NewRequest(method, r.web.URL+path, strings.NewReader(body))

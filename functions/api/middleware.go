@@ -160,7 +160,7 @@ func (s *Server) report(rec *recorder, r *http.Request, id string, received int6
 	if rec.status == 0 {
 		x.Status = http.StatusOK
 	}
-	if errors.Is(rec.err, context.Canceled) && r.Context().Err() != nil {
+	if rec.err != nil && errors.Is(r.Context().Err(), context.Canceled) {
 		x.Status = statusClientGone
 	}
 	treeName := ""
@@ -184,9 +184,10 @@ func (s *Server) log(ctx context.Context, x Exchange, id, treeName string, err e
 	}
 	level := slog.LevelInfo
 	if err != nil && x.Status != statusClientGone {
-		code := classify(err).Code
-		attrs = append(attrs, slog.String("code", string(code)))
-		if x.Status >= http.StatusInternalServerError {
+		// A stream that broke off has the status 200 all the same.
+		p := classify(err)
+		attrs = append(attrs, slog.String("code", string(p.Code)))
+		if p.Status >= http.StatusInternalServerError {
 			level = slog.LevelError
 			attrs = append(attrs, slog.String("error", err.Error()))
 		}

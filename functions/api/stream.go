@@ -51,6 +51,10 @@ func (s *Server) streamEntries(w http.ResponseWriter, r *request, q tree.ScanQue
 		return err
 	}
 	out := s.newStream(w, f, q.KeysOnly)
+	if r.Method == http.MethodHead {
+		out.begin()
+		return nil
+	}
 	n, err := t.Stream(ctx, q, func(item *tree.Item) error {
 		progress()
 		return out.entry(item)

@@ -77,7 +77,8 @@ func TestStreamThatFailsLacksItsEnd(t *testing.T) {
 	if err := json.Unmarshal([]byte(lines[2]), &last); err != nil || last.Error.Code != CodeUnavailable || last.Error.RequestID != got.Header.Get("X-Request-Id") {
 		t.Errorf("last line %s: %v", lines[2], err)
 	}
-	if !strings.Contains(r.logs.String(), `"level":"ERROR"`) && !strings.Contains(r.logs.String(), `"code":"unavailable"`) {
+	r.do("GET", "/healthz", "")
+	if !strings.Contains(r.logs.String(), `"level":"ERROR"`) || !strings.Contains(r.logs.String(), `"code":"unavailable"`) {
 		t.Errorf("the log does not tell of the failure: %s", r.logs.String())
 	}
 	r.db.trees["t"].streamed = 0
