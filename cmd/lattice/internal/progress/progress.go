@@ -182,16 +182,12 @@ func (m *Meter) last() Sample {
 
 // bar draws with mpb.
 func (m *Meter) bar() {
-	p := mpb.New(mpb.WithOutput(m.o.Out), mpb.WithRefreshRate(everyBar), mpb.ForceTTY())
+	p := mpb.New(mpb.WithOutput(m.o.Out), mpb.WithRefreshRate(everyBar), mpb.WithAutoRefresh())
 	total := m.look().Total
 	show := func(f func(Sample) string) decor.Decorator {
 		return decor.Any(func(decor.Statistics) string { return f(m.last()) }, decor.WCSyncSpaceR)
 	}
-	style := mpb.BarStyle().Lbound("[").Filler("=").Tip(">").Padding(" ").Rbound("]")
-	if total <= 0 {
-		style = mpb.BarStyle().Lbound("").Filler("").Tip("").Padding("").Rbound("")
-	}
-	b := p.New(max(total, 1), style,
+	b := p.New(max(total, 1), filler(total),
 		mpb.PrependDecorators(decor.Name(m.o.Label+" "), show(func(s Sample) string { return Group(s.Rows) + " rows" })),
 		mpb.AppendDecorators(show(m.tail)),
 	)
@@ -208,6 +204,14 @@ func (m *Meter) bar() {
 			m.draw(b)
 		}
 	}
+}
+
+// filler is the bar itself; work of unknown size has none.
+func filler(total int64) mpb.BarFillerBuilder {
+	if total <= 0 {
+		return mpb.NopStyle()
+	}
+	return mpb.BarStyle().Lbound("[").Filler("=").Tip(">").Padding(" ").Rbound("]")
 }
 
 // draw moves the bar; short of its end, at which mpb would finish it.

@@ -98,6 +98,13 @@ func TestBarShowsRateAndTimeLeft(t *testing.T) {
 	}
 }
 
+func TestBarOfUnknownSize(t *testing.T) {
+	out := after(t, Bar, 5*time.Second, 0)
+	if !strings.Contains(out, "400 rows") || !strings.Contains(out, "100 rows/s") || strings.Contains(out, "[=") || strings.Contains(out, "%") {
+		t.Fatalf("%q", out)
+	}
+}
+
 func TestWaitingIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &buffer{}
