@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"time"
 )
@@ -66,13 +67,10 @@ func (s *Server) readBody(w http.ResponseWriter, r *request, limit bodyLimit) ([
 		drain(r, limit.bytes+maxDrain)
 		return nil, limit.exceeded()
 	}
-	if err := s.holdBody(r, limit); err != nil {
-		return nil, err
-	}
 	control := http.NewResponseController(w)
 	// A host without deadlines bounds the time for a body by itself.
 	bounded := control.SetReadDeadline(time.Now().Add(s.opts.RequestTimeout)) == nil
-	body, err := readExactly(r.Body, r.ContentLength, limit)
+	body, err := readExactly(r.Body, r.ContentLength, limit, func(n int64) error { return s.holdBody(r, n) })
 	if err != nil {
 		return nil, err
 	}
@@ -93,17 +91,15 @@ func checkEncoding(lines []string) error {
 	return nil
 }
 
-// holdBody counts the body against what the process may hold at once.
-func (s *Server) holdBody(r *request, limit bodyLimit) error {
-	size := r.ContentLength
-	if size < 0 {
-		size = limit.bytes
-	}
-	if s.buffered.Add(size) > s.cfg.MaxBufferedBytes {
-		s.buffered.Add(-size)
+// holdBody counts n more bytes of a body against what the process may hold at
+// once. A body counts as it arrives, not as it was announced: announcing costs
+// a client nothing.
+func (s *Server) holdBody(r *request, n int64) error {
+	if s.buffered.Add(n) > s.cfg.MaxBufferedBytes {
+		s.buffered.Add(-n)
 		return failf(CodeUnavailable, "the requests in work fill the memory for bodies; try again")
 	}
-	r.held = size
+	r.held += n
 	return nil
 }
 
@@ -121,13 +117,18 @@ func drain(r *request, n int64) {
 	}
 }
 
-// readExactly reads a body of the announced length, -1 if it is unknown.
-func readExactly(body io.Reader, length int64, limit bodyLimit) ([]byte, error) {
+// readExactly reads a body of the announced length, -1 if it is unknown. It
+// asks hold before it takes memory.
+func readExactly(body io.Reader, length int64, limit bodyLimit, hold func(n int64) error) ([]byte, error) {
 	most := limit.bytes
 	if length >= 0 {
 		most = length
 	}
-	b := make([]byte, 0, min(most+1, firstChunk))
+	if err := hold(min(most, firstChunk)); err != nil {
+		return nil, err
+	}
+	// One byte of room beyond the end shows that the end is one.
+	b := make([]byte, 0, min(most, firstChunk)+1)
 	for {
 		n, err := body.Read(b[len(b):cap(b)])
 		b = b[:len(b)+n]
@@ -141,21 +142,22 @@ func readExactly(body io.Reader, length int64, limit bodyLimit) ([]byte, error) 
 			return nil, bodyError(err)
 		}
 		if len(b) == cap(b) {
-			b = grow(b, most, length >= 0)
+			size := nextSize(int64(cap(b)), most+1, length >= 0)
+			if err := hold(size - int64(cap(b))); err != nil {
+				return nil, err
+			}
+			b = slices.Grow(b, int(size)-len(b))
 		}
 	}
 }
 
-// grow makes room: for the whole of a body whose first chunk has arrived as
-// announced, or for twice as much of one whose length is not known.
-func grow(b []byte, most int64, known bool) []byte {
-	size := most + 1
-	if !known {
-		size = min(int64(cap(b))*2, size)
+// nextSize is the room to make: for the whole of a body whose first chunk has
+// arrived as announced, or for twice as much of one whose length is not known.
+func nextSize(size, most int64, known bool) int64 {
+	if known {
+		return most
 	}
-	bigger := make([]byte, len(b), size)
-	copy(bigger, b)
-	return bigger
+	return min(2*size, most)
 }
 
 func tooLong(length int64, limit bodyLimit) error {

@@ -128,11 +128,19 @@ func TestEncodedBodiesAreRefused(t *testing.T) {
 }
 
 func TestMemoryForBodiesIsBounded(t *testing.T) {
-	r := newRig(t, func(c *Config) { c.MaxBufferedBytes = 1000 })
-	r.do("PUT", k+"a", strings.Repeat("x", 1001)).wantProblem(503, CodeUnavailable)
-	r.do("PUT", k+"a", strings.Repeat("x", 1000)).wantStatus(201)
-	r.do("PUT", k+"a", strings.Repeat("x", 1000)).wantStatus(200)
-	r.chunked("PUT", k+"a", "x").wantProblem(503, CodeUnavailable)
+	r := newRig(t, func(c *Config) { c.MaxBufferedBytes = 3 << 20 })
+	r.do("PUT", k+"a", strings.Repeat("x", 3<<20+1)).wantProblem(503, CodeUnavailable)
+	r.do("PUT", k+"a", strings.Repeat("x", 3<<20)).wantStatus(201)
+	r.chunked("PUT", k+"a", strings.Repeat("x", 1<<20)).wantStatus(200)
+	r.chunked("PUT", k+"a", strings.Repeat("x", 3<<20)).wantProblem(503, CodeUnavailable)
+	r.api.buffered.Store(3 << 20)
+	r.do("PUT", k+"a", "x").wantProblem(503, CodeUnavailable)
+	r.do("GET", k+"a", "").wantStatus(200)
+	r.api.buffered.Store(0)
+	r.do("PUT", k+"a", "x").wantStatus(200)
+	if n := r.api.buffered.Load(); n != 0 {
+		t.Errorf("%d bytes still count as held", n)
+	}
 }
 
 func TestReadExactly(t *testing.T) {
@@ -152,7 +160,7 @@ func TestReadExactly(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := readExactly(iotestOneByte{strings.NewReader(tt.body)}, tt.length, limit)
+			got, err := readExactly(iotestOneByte{strings.NewReader(tt.body)}, tt.length, limit, func(int64) error { return nil })
 			if tt.code == "" {
 				if err != nil || !bytes.Equal(got, []byte(tt.body)) || got == nil {
 					t.Errorf("read %q, %v", got, err)
