@@ -2,7 +2,6 @@ package bolt
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -26,11 +25,7 @@ func (s *Store) Verify() error {
 				return version, err
 			})
 			found.walk(tx, blobBucket, s.verifyBlob)
-			// bbolt's own check does not survive damaged pages, so it comes
-			// last: it finds pages that are in use as well as free.
-			if len(found) == 0 {
-				found.checkPages(tx)
-			}
+			found.checkPages(tx)
 			return errDiscard
 		}))
 	})
@@ -84,10 +79,40 @@ func (f *faults) walk(tx *bbolt.Tx, bucket []byte, version func(k, v []byte) (ui
 	f.note(err)
 }
 
-// checkPages runs bbolt's own check. It ends only when all its findings were
-// read.
+// checkPages compares the pages that the buckets reach with those that are not
+// free: one that is both in use and free would be overwritten some day.
+//
+// bbolt has a check of its own, but it trusts the lengths that it reads, and
+// so a damaged file can keep it busy for ever or end the process.
 func (f *faults) checkPages(tx *bbolt.Tx) {
-	for fault := range tx.Check() {
-		f.note(errors.New(fault.Error()))
+	pages := int(tx.Size()) / tx.DB().Info().PageSize
+	used := 0
+	for id := 0; id < pages; {
+		info, err := tx.Page(id)
+		if err != nil || info == nil {
+			f.note(fmt.Errorf("page %d cannot be read: %v", id, err))
+			return
+		}
+		run := 1
+		switch info.Type {
+		case "free", "meta":
+		case "freelist":
+			run += info.OverflowCount
+		case "leaf", "branch":
+			run += info.OverflowCount
+			used += run
+		default:
+			f.note(fmt.Errorf("page %d has type %q", id, info.Type))
+			return
+		}
+		if id += run; id > pages {
+			f.note(fmt.Errorf("a run of %d pages ends behind the last page, %d", run, pages))
+			return
+		}
+	}
+	stats := tx.Cursor().Bucket().Stats()
+	reached := stats.LeafPageN + stats.LeafOverflowN + stats.BranchPageN + stats.BranchOverflowN
+	if used != reached {
+		f.note(fmt.Errorf("%d pages are in use, but the buckets have %d", used, reached))
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -193,10 +194,18 @@ func brief(b []byte) string {
 }
 
 // pattern returns n bytes that run through all values, different by seed.
+// Every 4 KiB carry their number, so that none can stand in for another.
 func pattern(n int, seed byte) []byte {
+	const block = 4096
 	b := make([]byte, n)
-	for i := range b {
+	for i := range min(n, block) {
 		b[i] = byte(i) ^ byte(i>>8)*31 ^ seed
+	}
+	for at := block; at < n; at += block {
+		copy(b[at:], b[:block])
+		if at+4 <= n {
+			binary.BigEndian.PutUint32(b[at:], uint32(at/block))
+		}
 	}
 	return b
 }
