@@ -157,6 +157,24 @@ func initials(t *testing.T, set *Set) string {
 	return strings.Join(out, " ")
 }
 
+func TestWhatAMergeDroppedStaysGoneBeforeItEnds(t *testing.T) {
+	s, clk := newStore(newBlobs(), Options{})
+	base := mustMerge(t, s, mustFlush(t, s, s.Empty(), numbered(0, 100, 1, 1)), Policy{}, Budget{})
+	set := mustFlush(t, s, base, []record.Entry{dead("k000001", 2)})
+	clk.advance(time.Hour)
+	set, more, err := s.MergeStep(t.Context(), set, Policy{MergeRatio: 0.0001}, Budget{Entries: 3})
+	if err != nil || !more || len(set.runs) != 3 {
+		t.Fatalf("%d runs, more=%v, %v: not the case to be tested", len(set.runs), more, err)
+	}
+	// The tombstone's leaf is gone, the leaf of the base that it hid is not.
+	if e, ok, err := set.Get(t.Context(), "k000001"); ok || err != nil {
+		t.Errorf("deleted key is back: %+v, %v", e, err)
+	}
+	if got := initials(t, set); strings.Count(got, "k") != 99 {
+		t.Errorf("%d entries, want 99", strings.Count(got, "k"))
+	}
+}
+
 func TestMergeOfYoungRunsKeepsTombstones(t *testing.T) {
 	s, clk := newStore(newBlobs(), Options{})
 	base := mustMerge(t, s, mustFlush(t, s, s.Empty(), numbered(0, 1000, 1, 1)), Policy{}, Budget{})

@@ -207,11 +207,13 @@ func TestDamagedOrForeignLeafIsCorruptByName(t *testing.T) {
 	s, _ := newStore(b, Options{})
 	set := mustFlush(t, s, s.Empty(), numbered(0, 10, 1, 1))
 	other := mustFlush(t, s, s.Empty(), numbered(0, 9, 1, 1))
+	fewer := mustFlush(t, s, s.Empty(), slices.Delete(numbered(0, 10, 1, 1), 4, 6))
 	name := set.Runs()[0].Leaves[0].Blob
 	flipped := bytes.Clone(b.data[name])
 	flipped[len(flipped)/2] ^= 1
 	for kind, data := range map[string][]byte{
 		"flipped": flipped, "empty": {}, "foreign": b.data[other.Runs()[0].Leaves[0].Blob],
+		"of fewer entries": b.data[fewer.Runs()[0].Leaves[0].Blob],
 	} {
 		t.Run(kind, func(t *testing.T) {
 			b.data[name] = data
