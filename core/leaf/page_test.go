@@ -131,19 +131,31 @@ func TestBuilderRefusesWhatBreaksThePage(t *testing.T) {
 }
 
 func TestBuilderStopsBeforeThePageIsTooLarge(t *testing.T) {
-	var b Builder
-	value := make([]byte, 1<<20)
-	var err error
-	n := 0
-	for ; err == nil && n < 100; n++ {
-		err = b.Add(&record.Entry{Key: fmt.Sprintf("%03d", n), Value: value})
-	}
-	if !errors.Is(err, store.ErrTooLarge) {
-		t.Fatalf("error %v after %d MiB, want ErrTooLarge", err, n)
-	}
-	blob, _ := b.Finish()
-	if p := mustDecode(t, blob); p.Len() != n-1 {
-		t.Errorf("%d entries, want %d", p.Len(), n-1)
+	big := strings.Repeat("x", 1<<20)
+	for name, entry := range map[string]func(n int) record.Entry{
+		"by values": func(n int) record.Entry { return record.Entry{Key: fmt.Sprintf("%03d", n), Value: []byte(big)} },
+		"by keys":   func(n int) record.Entry { return record.Entry{Key: fmt.Sprintf("%03d", n) + big} },
+		"by types":  func(n int) record.Entry { return record.Entry{Key: fmt.Sprintf("%03d", n), Type: fmt.Sprint(n, big)} },
+		"by one type": func(n int) record.Entry {
+			return record.Entry{Key: fmt.Sprintf("%03d", n), Type: big, Value: []byte(big)}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b Builder
+			var err error
+			n := 0
+			for ; err == nil && n < 100; n++ {
+				e := entry(n)
+				err = b.Add(&e)
+			}
+			if !errors.Is(err, store.ErrTooLarge) || n < 8 {
+				t.Fatalf("error %v after %d MiB, want ErrTooLarge", err, n)
+			}
+			blob, _ := b.Finish()
+			if p := mustDecode(t, blob); p.Len() != n-1 {
+				t.Errorf("%d entries, want %d", p.Len(), n-1)
+			}
+		})
 	}
 }
 
