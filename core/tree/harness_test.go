@@ -331,7 +331,7 @@ func walkPages(t testing.TB, h *Tree, q ScanQuery) (keys []string, pages int) {
 	}
 }
 
-func meteredStore() (*metered.Store, *memory.Store) {
+func meteredStore() *metered.Store {
 	m := memory.New(memory.Options{})
-	return metered.New(m.Table(), m.Blobs()), m
+	return metered.New(m.Table(), m.Blobs())
 }
