@@ -62,52 +62,67 @@ func (s *scanner) expect(c byte) error {
 	return nil
 }
 
-// items calls item at the start of each element of the array or object that open
-// begins; item consumes it.
-func (s *scanner) items(open byte, item func() error) error {
+// enter consumes the bracket that opens an array or object, and the one that
+// closes it if nothing stands between.
+func (s *scanner) enter(open byte) (empty bool, err error) {
 	if err := s.expect(open); err != nil {
-		return err
+		return false, err
 	}
-	end := open + 2 // ']' and '}' follow their partners in ASCII by two
+	c, err := s.peek()
+	if err != nil || c != open+2 { // ']' and '}' follow their partners by two
+		return false, err
+	}
+	s.pos++
+	return true, nil
+}
+
+// more consumes what follows an element: a comma, or the bracket that closes.
+func (s *scanner) more(open byte) (bool, error) {
 	c, err := s.peek()
 	if err != nil {
-		return err
+		return false, err
 	}
-	if c == end {
-		s.pos++
-		return nil
+	s.pos++
+	switch c {
+	case ',':
+		return true, nil
+	case open + 2:
+		return false, nil
 	}
-	for {
-		if err := item(); err != nil {
-			return err
-		}
-		c, err := s.peek()
-		if err != nil {
-			return err
-		}
-		s.pos++
-		switch c {
-		case end:
-			return nil
-		case ',':
-		default:
-			return errSyntax
+	return false, errSyntax
+}
+
+// array calls element at the start of each element; it consumes the element.
+func (s *scanner) array(element func() error) error {
+	empty, err := s.enter('[')
+	for more := !empty; err == nil && more; {
+		if err = element(); err == nil {
+			more, err = s.more('[')
 		}
 	}
+	return err
 }
 
 // object calls member with each name, the scanner standing at its value.
 func (s *scanner) object(member func(name []byte) error) error {
-	return s.items('{', func() error {
-		name, err := s.str()
-		if err != nil {
-			return err
+	empty, err := s.enter('{')
+	for more := !empty; err == nil && more; {
+		if err = s.member(member); err == nil {
+			more, err = s.more('{')
 		}
-		if err := s.expect(':'); err != nil {
-			return err
-		}
-		return member(name)
-	})
+	}
+	return err
+}
+
+func (s *scanner) member(member func(name []byte) error) error {
+	name, err := s.str()
+	if err != nil {
+		return err
+	}
+	if err := s.expect(':'); err != nil {
+		return err
+	}
+	return member(name)
 }
 
 // str consumes a string and returns its content.
@@ -127,22 +142,42 @@ func (s *scanner) str() ([]byte, error) {
 	return s.escaped()
 }
 
-// escaped consumes the rest of a string that holds a backslash.
+// escaped consumes the rest of a string that holds a backslash, as ETags do.
 func (s *scanner) escaped() ([]byte, error) {
+	simple := true
 	for i := s.pos; i < len(s.in); i++ {
 		switch s.in[i] {
 		case '\\':
 			i++
+			simple = simple && i < len(s.in) && (s.in[i] == '"' || s.in[i] == '\\' || s.in[i] == '/')
 		case '"':
-			var text string
-			if err := json.Unmarshal(s.in[s.pos-1:i+1], &text); err != nil {
-				return nil, errSyntax
-			}
+			text, err := unescape(s.in[s.pos-1:i+1], simple)
 			s.pos = i + 1
-			return []byte(text), nil
+			return text, err
 		}
 	}
 	return nil, errCut
+}
+
+// unescape returns the content of a quoted string. In a simple one each backslash
+// just stands before the character that is meant.
+func unescape(quoted []byte, simple bool) ([]byte, error) {
+	if !simple {
+		var text string
+		if err := json.Unmarshal(quoted, &text); err != nil {
+			return nil, errSyntax
+		}
+		return []byte(text), nil
+	}
+	inside := quoted[1 : len(quoted)-1]
+	text := make([]byte, 0, len(inside))
+	for i := 0; i < len(inside); i++ {
+		if inside[i] == '\\' {
+			i++
+		}
+		text = append(text, inside[i])
+	}
+	return text, nil
 }
 
 // scalar consumes a string, number, true, false or null.
@@ -187,7 +222,7 @@ func (s *scanner) skip(depth int) error {
 	case c == '{':
 		return s.object(func([]byte) error { return s.skip(depth + 1) })
 	case c == '[':
-		return s.items('[', func() error { return s.skip(depth + 1) })
+		return s.array(func() error { return s.skip(depth + 1) })
 	}
 	_, err = s.scalar()
 	return err
@@ -196,10 +231,18 @@ func (s *scanner) skip(depth int) error {
 // entity consumes the object of a row.
 func (s *scanner) entity() (entity, error) {
 	e := entity{length: -1}
-	err := s.object(func(name []byte) error {
-		if c, err := s.peek(); err != nil {
+	err := s.object(s.propertyOf(&e))
+	return e, err
+}
+
+// propertyOf returns what consumes a property and sets it in e.
+func (s *scanner) propertyOf(e *entity) func(name []byte) error {
+	return func(name []byte) error {
+		c, err := s.peek()
+		if err != nil {
 			return err
-		} else if c == '{' || c == '[' {
+		}
+		if c == '{' || c == '[' {
 			return s.skip(1)
 		}
 		value, err := s.scalar()
@@ -208,17 +251,14 @@ func (s *scanner) entity() (entity, error) {
 		}
 		e.set(name, value)
 		return nil
-	})
-	return e, err
+	}
 }
 
 // set takes over a property. Unknown ones are ignored: the service adds its own.
 // A value of the wrong kind counts as missing, which row reports.
 func (e *entity) set(name []byte, value token) {
-	if len(name) > 1 && name[0] == 'P' && name[1] >= '0' && name[1] <= '9' {
-		if i, err := strconv.Atoi(string(name[1:])); err == nil && i < maxChunks && value.kind == '"' {
-			e.chunks[i] = value
-		}
+	if i := chunkOf(name); i >= 0 && value.kind == '"' {
+		e.chunks[i] = value
 		return
 	}
 	if string(name) == "Len" {
@@ -240,24 +280,45 @@ func (e *entity) set(name []byte, value token) {
 	}
 }
 
+// chunkOf returns which part of the payload a property holds; -1 if it is none.
+func chunkOf(name []byte) int {
+	if len(name) < 2 || len(name) > 3 || name[0] != 'P' || name[1] == '0' && len(name) > 2 {
+		return -1
+	}
+	n := 0
+	for _, c := range name[1:] {
+		if c < '0' || c > '9' {
+			return -1
+		}
+		n = 10*n + int(c-'0')
+	}
+	if n >= maxChunks {
+		return -1
+	}
+	return n
+}
+
 // entities reads the answer to a query: an object with an array named value. Each
-// row goes to found. When the input was cut at a bound, errCut comes after the
-// rows that are whole.
+// row goes to found, in memory that the next one takes over. When the input was
+// cut at a bound, errCut comes after the rows that are whole.
 func entities(in []byte, found func(*entity) error) error {
 	s := &scanner{in: in}
+	var e entity
+	property := s.propertyOf(&e)
+	row := func() error {
+		e = entity{length: -1}
+		if err := s.object(property); err != nil {
+			return err
+		}
+		return found(&e)
+	}
 	seen := false
 	err := s.object(func(name []byte) error {
 		if string(name) != "value" {
 			return s.skip(1)
 		}
 		seen = true
-		return s.items('[', func() error {
-			e, err := s.entity()
-			if err != nil {
-				return err
-			}
-			return found(&e)
-		})
+		return s.array(row)
 	})
 	if err == nil && !seen {
 		return errSyntax

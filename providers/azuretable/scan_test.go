@@ -20,6 +20,9 @@ func TestScannerReadsTokens(t *testing.T) {
 		{`"" `, ``, '"', nil},
 		{`"a/+=" `, `a/+=`, '"', nil},
 		{`"a\/b\u002B\"\\" `, `a/b+"\`, '"', nil},
+		{`"W/\"x\"" `, `W/"x"`, '"', nil},
+		{`"a\\" `, `a\`, '"', nil},
+		{`"a\nb" `, "a\nb", '"', nil},
 		{`"é\u00e9" `, `éé`, '"', nil},
 		{`12,`, `12`, '0', nil},
 		{`-1.5e3}`, `-1.5e3`, '0', nil},
@@ -47,6 +50,17 @@ func TestScannerReadsTokens(t *testing.T) {
 				t.Fatalf("got %c %q, want %c %q", got.kind, got.text, tc.kind, tc.text)
 			}
 		})
+	}
+}
+
+func TestPartsOfThePayloadAreNumbered(t *testing.T) {
+	for name, want := range map[string]int{
+		"P0": 0, "P9": 9, "P10": 10, "P11": 11, "P12": -1, "P99": -1, "P": -1, "P00": -1, "P01": -1, "P1x": -1,
+		"P-1": -1, "P100": -1, "Q1": -1, "P0@odata.type": -1, "PartitionKey": -1, "": -1,
+	} {
+		if got := chunkOf([]byte(name)); got != want {
+			t.Errorf("%q holds part %d, want %d", name, got, want)
+		}
 	}
 }
 

@@ -4,9 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"net/http"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
@@ -167,116 +165,6 @@ func (t *Table) Range(ctx context.Context, partition string, q store.RangeQuery)
 	return page, nil
 }
 
-// Apply implements store.Table. One exchange, never repeated.
-func (t *Table) Apply(ctx context.Context, partition string, ops []store.Op) ([]store.ETag, error) {
-	if err := store.CheckContext(ctx); err != nil {
-		return nil, err
-	}
-	if err := store.CheckOps(partition, ops); err != nil {
-		return nil, err
-	}
-	for i, op := range ops {
-		if op.IfMatch != "" && !plausible(op.IfMatch) {
-			return nil, refuse(partition, i, op)
-		}
-	}
-	var etags []store.ETag
-	var err error
-	if len(ops) == 1 {
-		etags, err = t.applyOne(ctx, partition, ops[0])
-	} else {
-		etags, err = t.applyAll(ctx, partition, ops)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("apply to %s: %w", partition, err)
-	}
-	return etags, nil
-}
-
-// plausible reports whether the service can have issued the ETag and a header can
-// carry it. It answers 400 to others.
-func plausible(etag store.ETag) bool {
-	if len(etag) < 4 || len(etag) > 256 || etag[:3] != `W/"` || etag[len(etag)-1] != '"' {
-		return false
-	}
-	for _, c := range []byte(etag[3 : len(etag)-1]) {
-		if c <= ' ' || c >= 0x7f || c == '"' {
-			return false
-		}
-	}
-	return true
-}
-
-// refuse is the answer to an ETag that no row here ever had.
-func refuse(partition string, i int, op store.Op) error {
-	return fmt.Errorf("apply to %s: %w", partition, &store.OpError{
-		Index: i, Key: op.Key,
-		Err: fmt.Errorf("%w: not an ETag of this store", store.ErrPrecondition),
-	})
-}
-
 func (t *Table) entityPath(partition, key string) string {
 	return "/" + t.name + "(PartitionKey='" + partition + "',RowKey='" + key + "')"
-}
-
-// applyOne sends a transaction of one operation as a plain entity request, which
-// costs the service and us about half.
-func (t *Table) applyOne(ctx context.Context, partition string, op store.Op) ([]store.ETag, error) {
-	r := request{path: t.entityPath(partition, op.Key), contentType: contentJSON, ifMatch: string(op.IfMatch)}
-	switch op.Kind {
-	case store.OpInsert:
-		r.method, r.path = http.MethodPost, "/"+t.name
-		r.body = appendEntity(make([]byte, 0, entitySize(partition, op)), partition, op)
-	case store.OpReplace:
-		r.method = http.MethodPut
-		r.body = appendEntity(make([]byte, 0, entitySize(partition, op)), partition, op)
-	case store.OpDelete:
-		r.method, r.contentType = http.MethodDelete, ""
-		if r.ifMatch == "" {
-			r.ifMatch = "*"
-		}
-	}
-	answer, err := t.wire.write(ctx, r)
-	if err != nil {
-		return nil, nameOp(err, op)
-	}
-	defer answer.release()
-	if answer.status != http.StatusNoContent {
-		return nil, fmt.Errorf("%w: answer with status %d", store.ErrOutcomeUnknown, answer.status)
-	}
-	etag := store.ETag(answer.etag)
-	if (etag == "") != (op.Kind == store.OpDelete) {
-		if op.Kind != store.OpDelete {
-			return nil, fmt.Errorf("%w: answer without an ETag", store.ErrOutcomeUnknown)
-		}
-		etag = ""
-	}
-	return []store.ETag{etag}, nil
-}
-
-// nameOp turns the refusal of a plain entity request into that of operation 0.
-func nameOp(err error, op store.Op) error {
-	var refused *azhttp.StatusError
-	if !errors.As(err, &refused) {
-		return err
-	}
-	return opError(refused, 0, op)
-}
-
-// applyAll sends an entity-group transaction.
-func (t *Table) applyAll(ctx context.Context, partition string, ops []store.Op) ([]store.ETag, error) {
-	answer, err := t.wire.write(ctx, request{
-		method:      http.MethodPost,
-		path:        "/$batch",
-		contentType: "multipart/mixed; boundary=batch_" + t.boundary,
-		body:        t.appendTransaction(make([]byte, 0, t.transactionSize(partition, ops)), partition, ops),
-	})
-	if err != nil {
-		return nil, err
-	}
-	defer answer.release()
-	if answer.status != http.StatusAccepted {
-		return nil, fmt.Errorf("%w: answer with status %d to a transaction", store.ErrOutcomeUnknown, answer.status)
-	}
-	return readTransaction(answer.contentType, answer.body(), ops)
 }
