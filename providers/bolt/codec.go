@@ -3,6 +3,7 @@ package bolt
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"hash/crc32"
 	"time"
@@ -38,7 +39,11 @@ const (
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // etagOf is the public form of a version.
-func etagOf(version uint64) store.ETag { return store.ETag(fmt.Sprintf("%016x", version)) }
+func etagOf(version uint64) store.ETag {
+	var b [8]byte
+	binary.BigEndian.PutUint64(b[:], version)
+	return store.ETag(hex.EncodeToString(b[:]))
+}
 
 // rowKey is the database key of a row.
 func rowKey(partition, key string) []byte {

@@ -236,3 +236,44 @@ func TestDamagedBlobFileIsNamed(t *testing.T) {
 		})
 	}
 }
+
+// TestVanishedOrRevivedValueIsNoticed changes the database in ways that leave
+// every value intact.
+func TestVanishedOrRevivedValueIsNoticed(t *testing.T) {
+	key := []byte("p\x00" + logKey(7))
+	var old []byte
+	for name, c := range map[string]struct {
+		before, after func(tx *bbolt.Tx) error
+	}{
+		"row is gone": {after: func(tx *bbolt.Tx) error { return tx.Bucket([]byte("rows")).Delete(key) }},
+		"row is back in an old version": {
+			before: func(tx *bbolt.Tx) error { old = bytes.Clone(tx.Bucket([]byte("rows")).Get(key)); return nil },
+			after:  func(tx *bbolt.Tx) error { return tx.Bucket([]byte("rows")).Put(key, old) },
+		},
+		"blob is gone":     {after: func(tx *bbolt.Tx) error { return tx.Bucket([]byte("blobs")).Delete([]byte("small")) }},
+		"counter is reset": {after: func(tx *bbolt.Tx) error { return tx.Bucket([]byte("rows")).SetSequence(5) }},
+		"sum is cut":       {after: func(tx *bbolt.Tx) error { return tx.Bucket([]byte("lattice")).Put([]byte("rows"), []byte("x")) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filled(t)
+			if c.before != nil {
+				editDatabase(t, dir, c.before)
+			}
+			s := open(t, dir, bolt.Options{Verify: true, NoSync: true})
+			row, err := s.Table().Get(t.Context(), "p", logKey(7))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Table().Apply(t.Context(), "p", []store.Op{store.Replace(logKey(7), []byte("new"), row.ETag)}); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			editDatabase(t, dir, c.after)
+			if _, err := bolt.Open(dir, bolt.Options{Verify: true}); !errors.Is(err, store.ErrCorrupt) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
