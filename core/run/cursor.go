@@ -15,6 +15,7 @@ type reader func(ctx context.Context, l *Leaf) (*leaf.Page, error)
 // bounds of its keys.
 type cursor struct {
 	read    reader
+	ahead   *ahead // reads instead, unless nil
 	leaves  []Leaf
 	lo, hi  string // inclusive, exclusive; empty hi is unbounded
 	reverse bool
@@ -91,12 +92,19 @@ func (c *cursor) load(ctx context.Context) error {
 	if c.page != nil {
 		return nil
 	}
-	page, err := c.read(ctx, &c.leaves[c.at])
+	page, err := c.fetch(ctx)
 	if err != nil {
 		return err
 	}
 	c.stand(page)
 	return nil
+}
+
+func (c *cursor) fetch(ctx context.Context) (*leaf.Page, error) {
+	if c.ahead != nil {
+		return c.ahead.page(ctx, c.at)
+	}
+	return c.read(ctx, &c.leaves[c.at])
 }
 
 // stand puts the cursor at the first entry of its leaf's page.

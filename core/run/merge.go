@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -47,7 +48,11 @@ func (s *Store) MergeStep(ctx context.Context, set *Set, policy Policy, budget B
 	}
 	group, err := m.run(budget)
 	if err != nil {
-		return nil, false, fmt.Errorf("merge: %w", m.out.abandon(err))
+		err = m.out.abandon(err)
+	}
+	m.ahead.wait() // its context ended with the writes
+	if err != nil {
+		return nil, false, fmt.Errorf("merge: %w", err)
 	}
 	next := set.with(set.seq, slices.Concat(set.runs[:pl.lo], group, set.runs[pl.hi:]))
 	_, more := policy.choose(next.runs, now.Milli())
@@ -64,6 +69,7 @@ type merge struct {
 	output *Run          // so far
 	inputs []*Run
 	heap   *merger
+	ahead  *ahead // of the largest input
 	out    *writer
 
 	bytes   int64
@@ -80,8 +86,14 @@ func (s *Store) newMerge(ctx context.Context, runs []*Run, pl plan, policy Polic
 	}
 	m.out = s.newWriter(ctx, !pl.base)
 	m.heap = newMerger(false)
+	m.ahead = &ahead{read: s.pageOnce, depth: s.Options.parallelReads() / 2, pending: map[int]*fetch{}}
+	large := slices.MaxFunc(m.inputs, func(a, b *Run) int { return cmp.Compare(len(a.Leaves), len(b.Leaves)) })
 	for _, r := range m.inputs {
-		m.heap.add(newCursor(s.pageOnce, r, Bounds{}, false))
+		c := newCursor(s.pageOnce, r, Bounds{}, false)
+		if r == large {
+			m.ahead.leaves, c.ahead = r.Leaves, m.ahead
+		}
+		m.heap.add(c)
 	}
 	return m
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/latticekv/lattice/core/clock"
@@ -286,6 +287,44 @@ func TestStepEndsWhenItsTimeIsUp(t *testing.T) {
 	}
 	set = mustMerge(t, s, next, Policy{}, Budget{Time: 5 * time.Millisecond})
 	check(t, set, merged(numbered(0, 20_000, 2, 1), numbered(1, 20_000, 2, 2)))
+}
+
+func TestMergeReadsItsLargestInputAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBlobs()
+		s, _ := newStore(b, Options{LeafTarget: 4 << 10, ParallelReads: 6})
+		set := mustFlush(t, s, s.Empty(), numbered(0, 2000, 1, 1))
+		set = mustFlush(t, s, set, numbered(0, 2000, 100, 2))
+		b.hold = make(chan struct{})
+		done := make(chan error)
+		var next *Set
+		go func() {
+			var err error
+			next, _, err = s.MergeStep(t.Context(), set, Policy{}, Budget{Bytes: 16 << 10})
+			done <- err
+		}()
+		synctest.Wait()
+		one := b.waiting // the leaf of the small run, whose key comes first
+		close(b.hold)
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		gets := b.takeGets()
+		seen := map[string]bool{}
+		for _, name := range gets {
+			if seen[name] {
+				t.Errorf("leaf %q was read twice", name)
+			}
+			seen[name] = true
+		}
+		if one != 1 || len(gets) < 6 || len(gets) > 14 {
+			t.Errorf("%d reads at first, %d in all", one, len(gets))
+		}
+		b.hold = nil
+		model := live(numbered(0, 2000, 1, 1))
+		maps.Copy(model, live(numbered(0, 2000, 100, 2)))
+		check(t, next, model)
+	})
 }
 
 func TestFailedStepChangesNothing(t *testing.T) {

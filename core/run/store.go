@@ -26,7 +26,8 @@ type Options struct {
 	LeafTarget int
 	// ParallelPuts bounds the blobs written at once. Default 8.
 	ParallelPuts int
-	// ParallelReads bounds the leaves that a cold scan reads at once. Default 8.
+	// ParallelReads bounds the leaves that a cold scan reads at once; a merge
+	// reads half as many ahead. Default 8.
 	ParallelReads int
 	// PutAttempts bounds how often a write is tried whose outcome is unknown,
 	// or that is throttled. Default 5.
