@@ -32,6 +32,20 @@ func (s *Shard) SetClosed(ctx context.Context, closed bool) error {
 	})
 }
 
+// SetClosedAt is SetClosed for a decision that was given a number: it changes
+// nothing if a later decision has been carried out, however long the caller was
+// frozen in between. So a delete and a recovery that overlap leave every shard
+// as the later of the two says.
+func (s *Shard) SetClosedAt(ctx context.Context, closed bool, epoch uint64) error {
+	return s.change(ctx, "close", func(m *Meta) bool {
+		if epoch < m.Epoch || epoch == m.Epoch && closed == m.Closed {
+			return false
+		}
+		m.Closed, m.Epoch = closed, epoch
+		return true
+	})
+}
+
 // MoveAway gives slots up for good: from then on every read and write of their
 // keys is refused as stale routing, through whichever instance.
 func (s *Shard) MoveAway(ctx context.Context, slots keyspace.SlotSet) error {

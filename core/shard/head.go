@@ -62,6 +62,8 @@ type Meta struct {
 	Checkpoint Checkpoint `json:"checkpoint"`
 	// Closed says that the tree is deleted: no read or write is served.
 	Closed bool `json:"closed,omitempty"`
+	// Epoch numbers the decision of the tree that Closed follows.
+	Epoch uint64 `json:"epoch,omitempty"`
 	// Moved are the slots that the shard gave away for good.
 	Moved keyspace.SlotSet `json:"moved"`
 }

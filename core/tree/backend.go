@@ -26,6 +26,7 @@ type shardLog interface {
 	Checkpoint(ctx context.Context, budget time.Duration) (shard.CheckpointReport, error)
 	Collect(ctx context.Context) (shard.CollectReport, error)
 	SetClosed(ctx context.Context, closed bool) error
+	SetClosedAt(ctx context.Context, closed bool, epoch uint64) error
 	Destroy(ctx context.Context) error
 }
 

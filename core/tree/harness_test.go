@@ -136,6 +136,13 @@ func (l hookedLog) SetClosed(ctx context.Context, closed bool) error {
 	return l.shardLog.SetClosed(ctx, closed)
 }
 
+func (l hookedLog) SetClosedAt(ctx context.Context, closed bool, epoch uint64) error {
+	if err := l.h.call("close", l.partition); err != nil {
+		return err
+	}
+	return l.shardLog.SetClosedAt(ctx, closed, epoch)
+}
+
 func (l hookedLog) Checkpoint(ctx context.Context, budget time.Duration) (shard.CheckpointReport, error) {
 	if err := l.h.call("checkpoint", l.partition); err != nil {
 		return shard.CheckpointReport{}, err

@@ -105,7 +105,7 @@ func (db *DB) settleCreate(ctx context.Context, s stored) (stored, error) {
 }
 
 func (db *DB) settleClosed(ctx context.Context, s stored, closed bool) (stored, error) {
-	err := db.eachShard(ctx, &s.row, func(ctx context.Context, l shardLog) error { return l.SetClosed(ctx, closed) })
+	err := db.eachShard(ctx, &s.row, func(ctx context.Context, l shardLog) error { return l.SetClosedAt(ctx, closed, s.Epoch) })
 	if err != nil {
 		return stored{}, err
 	}

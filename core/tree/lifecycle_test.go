@@ -511,6 +511,28 @@ func TestPurgeSurvivesACrashAnywhere(t *testing.T) {
 		})
 }
 
+func TestLateDecisionsDoNotTouchTheShards(t *testing.T) {
+	a, m := fresh(t)
+	b := open(t, m.Table(), m.Blobs())
+	ctx := t.Context()
+	put(t, a.writer(t, "t"), "k")
+	must(t, a.Delete(ctx, "t"))
+	deleted, err := a.reg.read(ctx, "t")
+	must(t, err)
+	must(t, b.Recover(ctx, "t"))
+	recovered, err := a.reg.read(ctx, "t")
+	must(t, err)
+	// An instance that was frozen in the middle of the delete goes on with it.
+	_, err = a.settleClosed(ctx, deleted, true)
+	must(t, err)
+	closed(t, b, false)
+	must(t, b.Delete(ctx, "t"))
+	// And so does one that was frozen in the middle of the recovery.
+	_, err = a.settleClosed(ctx, recovered, false)
+	must(t, err)
+	closed(t, b, true)
+}
+
 // closed checks every shard of the tree.
 func closed(t *testing.T, in *instance, want bool) {
 	t.Helper()

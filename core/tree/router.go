@@ -54,11 +54,6 @@ func (t *Tree) reroute(ctx context.Context, m *meta, cause error, f func(*meta) 
 		if err != nil {
 			return err
 		}
-		if next.etag == m.etag && attempt > 0 && errors.Is(cause, shard.ErrClosed) {
-			if next, err = t.reopen(ctx, next); err != nil {
-				return err
-			}
-		}
 		// A row that changed since is tried at once; otherwise the change that
 		// the shard knows of is still on its way into the registry.
 		if next.etag == m.etag || attempt > 0 {
@@ -78,27 +73,6 @@ func (t *Tree) reroute(ctx context.Context, m *meta, cause error, f func(*meta) 
 
 func (t *Tree) unstable(cause error) error {
 	return fmt.Errorf("tree %q: %w: %w", t.name, ErrRoutingUnstable, cause)
-}
-
-// reopen opens the shards of a tree that its row calls active and settled while
-// a shard says it is closed: an instance that was frozen in the middle of a
-// delete has woken up after the recovery and closed it. The row is unsettled
-// first, so that a delete that runs meanwhile is not undone.
-func (t *Tree) reopen(ctx context.Context, m *meta) (*meta, error) {
-	s, err := t.db.reg.update(ctx, t.name, func(r *row) error {
-		if r.ID != m.ID || r.Epoch != m.Epoch {
-			return errUnchanged
-		}
-		r.enter(StateActive)
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	if _, err := t.db.settled(ctx, s); err != nil {
-		return nil, err
-	}
-	return t.refresh(ctx)
 }
 
 // ShardMap returns the shard map as this instance knows it.

@@ -72,12 +72,7 @@ func TestUnresolvedRoutingEndsWithinItsBudget(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				in, _ := fresh(t)
 				h := in.writer(t, "t")
-				in.hooks.set(func(op, _ string) error {
-					if op == "close" {
-						return nil
-					}
-					return fmt.Errorf("x: %w", cause)
-				})
+				in.hooks.set(func(string, string) error { return fmt.Errorf("x: %w", cause) })
 				for name, f := range map[string]func() error{
 					"get":   func() error { _, _, err := h.Get(t.Context(), "k", ReadOptions{}); return err },
 					"put":   func() error { _, err := h.Put(t.Context(), "k", nil, PutOptions{}); return err },
@@ -98,33 +93,6 @@ func TestUnresolvedRoutingEndsWithinItsBudget(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestShardClosedByALateDeleteIsOpenedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		in, _ := fresh(t)
-		h := in.writer(t, "t")
-		put(t, h, "k")
-		m := h.entry.cur.Load()
-		// An instance frozen in the middle of a delete wakes after the recovery.
-		must(t, h.owner(m, "k").SetClosed(t.Context(), true))
-		if _, ok, err := h.Get(t.Context(), "k", ReadOptions{}); err != nil || !ok {
-			t.Fatalf("%v %v", ok, err)
-		}
-		closed(t, in, false)
-	})
-}
-
-func TestOpeningAgainDoesNotUndoADelete(t *testing.T) {
-	in, m := fresh(t)
-	h := in.writer(t, "t")
-	put(t, h, "k")
-	before := h.entry.cur.Load()
-	other := open(t, m.Table(), m.Blobs())
-	must(t, other.Delete(t.Context(), "t"))
-	_, err := h.reopen(t.Context(), before)
-	wantErr(t, err, ErrTreeDeleted)
-	closed(t, in, true)
 }
 
 func TestStorageErrorsAreNotTakenForRouting(t *testing.T) {
