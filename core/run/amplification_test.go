@@ -133,11 +133,11 @@ func uniformAmplification(t testing.TB, keys, rounds int, every int64) (*load, f
 }
 
 func TestUniformUpdatesWriteEachByteAtMostEightTimes(t *testing.T) {
-	keys, every := 100_000, int64(1<<20)
+	keys, rounds, every := 100_000, 4, int64(1<<20)
 	if raceEnabled {
-		keys, every = keys/10, every/10
+		keys, rounds, every = keys/20, 2, every/20
 	}
-	l, updates := uniformAmplification(t, keys, 4, every)
+	l, updates := uniformAmplification(t, keys, rounds, every)
 	if updates > 8 {
 		t.Errorf("%.2f bytes written per byte of user data, want at most 8", updates)
 	}
@@ -149,7 +149,7 @@ func TestUniformUpdatesWriteEachByteAtMostEightTimes(t *testing.T) {
 func TestAppendingWritesHardlyMoreThanOnce(t *testing.T) {
 	l, keys := newLoad(t, 2), 100_000
 	if raceEnabled {
-		keys /= 5
+		keys /= 10
 	}
 	for i := range keys {
 		l.write(loadKey(i))
