@@ -10,6 +10,9 @@ import (
 // installed returns the program, installing it if need be.
 func installed(t *testing.T) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("needs Azurite")
+	}
 	program, err := Install(t.Context(), ".")
 	if err != nil {
 		t.Fatal(err)

@@ -20,6 +20,9 @@ import (
 // program installs Azurite if need be.
 func program(t *testing.T) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("needs Azurite")
+	}
 	found, err := azurite.Install(t.Context(), ".")
 	if err != nil {
 		t.Fatal(err)

@@ -101,9 +101,6 @@ func TestFolderThatCannotBeMadeIsNamed(t *testing.T) {
 }
 
 func TestAzuriteOfTheConnectionStringServes(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts Azurite")
-	}
 	server := azurite.Start(t)
 	c := Config{Store: Azurite, DataDir: t.TempDir(), TableName: "elsewhere", ContainerName: "else-where", ConnectionString: server.ConnectionString()}
 	first, second := mustOpen(t, c), mustOpen(t, c)

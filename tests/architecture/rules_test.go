@@ -102,6 +102,8 @@ func TestImportDirection(t *testing.T) {
 		{"host main on a command", "functions/awslambda/main.go", "main", own + "cmd/local", true},
 		{"command on functions", "cmd/local/a.go", "main", own + "functions/api", false},
 		{"command on tests", "cmd/local/a.go", "main", own + "tests/e2e", true},
+		{"client tests on functions", "client/a_test.go", "client_test", own + "functions/service", false},
+		{"client on functions", "client/a.go", "client", own + "functions/service", true},
 		{"client on core", "client/a.go", "client", own + "core/tree", true},
 		{"tests on anything", "tests/e2e/a.go", "e2e", own + "cmd/local", false},
 		{"others' packages are no concern", "core/tree/a.go", "tree", "example.com/providers/x", false},
@@ -243,6 +245,7 @@ func TestErrorComparison(t *testing.T) {
 		{"unequal to another package's", in("store.ErrExists != err"), line3},
 		{"end of file", in("err == io.EOF"), line3},
 		{"nil", in("err == nil"), nil},
+		{"a code that is an error", in("e.Code == client.ErrExists"), nil},
 		{"errors.Is", in("errors.Is(err, ErrLost)"), nil},
 		{"a count of errors", in("Errors == 3"), nil},
 	})

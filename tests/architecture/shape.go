@@ -129,13 +129,13 @@ func exportedReceiver(fn *ast.FuncDecl) bool {
 var sentinel = regexp.MustCompile(`^(Err[A-Z]\w*|EOF)$`)
 
 // ErrorComparison finds sentinels compared with == or !=, which misses wrapped
-// ones.
+// ones. A field named Code holds no wrapped error.
 func ErrorComparison(s *Sources) []Violation {
 	var found []Violation
 	for _, f := range s.Go() {
 		ast.Inspect(f.AST, func(n ast.Node) bool {
 			b, ok := n.(*ast.BinaryExpr)
-			if ok && (b.Op == token.EQL || b.Op == token.NEQ) && (isSentinel(b.X) || isSentinel(b.Y)) {
+			if ok && (b.Op == token.EQL || b.Op == token.NEQ) && (isSentinel(b.X) && !isCode(b.Y) || isSentinel(b.Y) && !isCode(b.X)) {
 				found = append(found, s.at(b.Pos(), "compare errors with errors.Is"))
 			}
 			return true
@@ -152,6 +152,11 @@ func isSentinel(e ast.Expr) bool {
 		return sentinel.MatchString(x.Sel.Name)
 	}
 	return false
+}
+
+func isCode(e ast.Expr) bool {
+	sel, ok := e.(*ast.SelectorExpr)
+	return ok && sel.Sel.Name == "Code"
 }
 
 // DetachedContext finds core and providers making up a context instead of

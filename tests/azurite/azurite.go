@@ -1,6 +1,7 @@
 // Package azurite gives tests a running Azurite: one of their own, or one that
-// all tests of a test binary share. It is never a reason to skip a test: a
-// missing program is installed, and if that fails the test fails.
+// all tests of a test binary share. A missing program is never a reason to skip a
+// test: it is installed, and if that fails the test fails. Under -short tests that
+// need an Azurite are left out.
 package azurite
 
 import (
@@ -25,6 +26,9 @@ type Emulator struct {
 // the test binary.
 func Start(tb testing.TB) *Emulator {
 	tb.Helper()
+	if testing.Short() {
+		tb.Skip("needs Azurite")
+	}
 	e, err := start(tb)
 	if err != nil {
 		tb.Fatalf("start azurite: %v", err)
@@ -42,6 +46,9 @@ var shared struct {
 // It lives as long as the binary. Tests keep apart by fresh names.
 func Shared(tb testing.TB) *Emulator {
 	tb.Helper()
+	if testing.Short() {
+		tb.Skip("needs Azurite")
+	}
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.emulator != nil && shared.emulator.alive() {
