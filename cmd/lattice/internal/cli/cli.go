@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"time"
+	"unicode/utf8"
 
 	"github.com/alecthomas/kong"
 	"github.com/vbauerster/cupwriter"
@@ -85,12 +86,23 @@ func Run(ctx context.Context, args []string, con Console) (code int) {
 		fmt.Fprintln(con.Err, "lattice: build command line:", err)
 		return ExitFailed
 	}
-	parsed, err := parser.Parse(args)
-	e := &env{Console: con, ctx: ctx, server: g.Server, token: g.Token, json: g.JSON}
+	e := &env{Console: con, ctx: ctx}
+	parsed, err := parse(parser, args)
+	e.server, e.token, e.json = g.Server, g.Token, g.JSON
 	if err != nil {
 		return e.report(fmt.Errorf("%w: %w; see \"lattice --help\"", errUsage, err))
 	}
 	return e.report(parsed.Run(e))
+}
+
+// parse refuses what the parser would silently alter.
+func parse(parser *kong.Kong, args []string) (*kong.Context, error) {
+	for i, a := range args {
+		if !utf8.ValidString(a) {
+			return nil, fmt.Errorf("argument %d is not UTF-8; give a key with --key-b64, a value with --b64, - or --file", i+1)
+		}
+	}
+	return parser.Parse(args)
 }
 
 // client returns a client that tells a person at a terminal when it waits.
