@@ -1,56 +1,6 @@
 #!/bin/sh
 # Installs Azurite, the Azure Storage emulator that the tests run against, into
-# .tools/azurite of this checkout. Running it again does nothing; callers that
-# run it at the same moment wait for each other. The version is pinned by
-# scripts/azurite/package-lock.json. Prints the path of the program.
+# .tools/azurite of this checkout, once, and prints the path of the program.
+# The version is pinned by scripts/azurite/package-lock.json.
 set -eu
-
-root=$(CDPATH= cd -- "$(dirname -- "$0")/.." && pwd)
-manifest=$root/scripts/azurite
-tools=$root/.tools
-target=$tools/azurite
-program=$target/node_modules/azurite/dist/src/azurite.js
-
-fail() {
-	echo "install-azurite: $*" >&2
-	exit 1
-}
-
-# Everything below .tools is made by tools: it keeps itself out of the index.
-mkdir -p "$tools" || fail "cannot create $tools"
-[ -f "$tools/.gitignore" ] || echo '*' >"$tools/.gitignore"
-
-want=$(cksum <"$manifest/package-lock.json")
-installed() { [ -f "$program" ] && [ "$(cat "$target/.installed" 2>/dev/null)" = "$want" ]; }
-
-if installed; then
-	echo "$program"
-	exit 0
-fi
-
-command -v node >/dev/null 2>&1 || fail "node is missing; install Node.js 20 or newer"
-command -v npm >/dev/null 2>&1 || fail "npm is missing; install it along with Node.js"
-major=$(node -p 'process.versions.node.split(".")[0]') || fail "node does not run"
-[ "$major" -ge 20 ] || fail "node $major is too old; install Node.js 20 or newer"
-
-# The lock lives as long as descriptor 9 is open, so a killed run frees it.
-exec 9>"$tools/azurite.lock"
-if command -v flock >/dev/null 2>&1; then
-	flock 9 || fail "cannot lock $tools/azurite.lock"
-fi
-
-if ! installed; then
-	mkdir -p "$target"
-	rm -f "$target/.installed"
-	cp "$manifest/package.json" "$manifest/package-lock.json" "$target/"
-	log=$target/install.log
-	if ! (cd "$target" && npm ci --omit=dev --no-audit --no-fund --ignore-scripts \
-		--cache "$tools/npm-cache" >"$log" 2>&1 9>&-); then
-		tail -n 20 "$log" >&2
-		fail "npm could not install azurite; the log is $log"
-	fi
-	[ -f "$program" ] || fail "npm finished, but $program is missing"
-	rm -rf "$tools/npm-cache"
-	echo "$want" >"$target/.installed"
-fi
-echo "$program"
+exec "$(dirname -- "$0")/install-npm.sh" azurite node_modules/azurite/dist/src/azurite.js
