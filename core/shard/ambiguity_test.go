@@ -21,6 +21,7 @@ type faultyShard struct {
 	faults *faulty.Instance
 	other  *shard.Shard
 	src    *clock.System
+	mem    *memory.Store
 }
 
 func newFaulty(t *testing.T, edit func(*shard.Config)) faultyShard {
@@ -31,7 +32,7 @@ func newFaulty(t *testing.T, edit func(*shard.Config)) faultyShard {
 	f := faultyShard{
 		Shard:  instance(t, in.Table(), in.Blobs(), edit).Shard("s-test-0"),
 		other:  instance(t, mem.Table(), mem.Blobs(), nil).Shard("s-test-0"),
-		faults: in, src: src,
+		faults: in, src: src, mem: mem,
 	}
 	if err := f.other.Create(t.Context()); err != nil {
 		t.Fatal(err)

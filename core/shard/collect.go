@@ -210,7 +210,7 @@ func (s *Shard) spareRetired(ctx context.Context, previous []Retired, used map[s
 // planned on an older head.
 func (s *Shard) fence(ctx context.Context, g garbage) error {
 	return s.submit(ctx, &pending{control: &control{note: "collect", hasty: true, apply: func(h *Head, _ clock.Instant) error {
-		h.Truncated = max(h.Truncated, min(g.truncate, h.Meta().Checkpoint.Seq))
+		h.Truncated = max(h.Truncated, g.truncate)
 		return nil
 	}}})
 }
@@ -252,7 +252,7 @@ func (s *Shard) deleteRows(ctx context.Context, keys []string) (int, error) {
 // it again continues a destruction that failed half-way. ErrNoShard says that
 // nothing is left.
 func (s *Shard) Destroy(ctx context.Context) error {
-	h, err := s.headAlone(ctx)
+	h, err := s.readHead(ctx)
 	if err != nil {
 		return err
 	}
@@ -269,21 +269,19 @@ func (s *Shard) Destroy(ctx context.Context) error {
 	return nil
 }
 
-// headAlone reads the head and nothing that it refers to, which may be half
-// destroyed already.
-func (s *Shard) headAlone(ctx context.Context) (Head, error) {
-	var row store.Row
-	err := s.retry(ctx, func() (err error) {
-		row, err = s.cfg.Table.Get(ctx, s.partition, headKey)
+// readHead reads the head alone.
+func (s *Shard) readHead(ctx context.Context) (h Head, err error) {
+	err = s.retry(ctx, func() error {
+		row, err := s.cfg.Table.Get(ctx, s.partition, headKey)
+		if errors.Is(err, store.ErrNotFound) {
+			return ErrNoShard
+		}
+		if err == nil {
+			h, err = decodeHead(s.partition, row.Data, nil)
+		}
 		return err
 	})
-	if errors.Is(err, store.ErrNotFound) {
-		return Head{}, ErrNoShard
-	}
-	if err != nil {
-		return Head{}, fmt.Errorf("read head of %s: %w", s.partition, err)
-	}
-	return decodeHead(s.partition, row.Data, nil)
+	return h, err
 }
 
 func (s *Shard) destroyBlobs(ctx context.Context) error {

@@ -24,33 +24,43 @@ const (
 func (s *Shard) commit(ctx context.Context, group []*pending) {
 	b := newBackoff(s.cfg.Clock)
 	for {
-		again, err := s.attempt(ctx, group)
-		switch {
-		case err == nil && !again:
+		v, err := s.attempt(ctx, group)
+		if v == verdictDone && err == nil {
 			return
+		}
+		switch {
 		case errors.Is(err, errLeaseHeld):
 			if group[0].control != nil && group[0].control.hasty {
-				fail(group, err)
-				return
+				break
 			}
-			err = s.awaitHandoff(ctx, b)
-		case err != nil && !retryable(err) && len(group) > 1:
-			s.commitSingly(ctx, group)
-			return
-		case err == nil || retryable(err):
+			if err = s.awaitHandoff(ctx, b); err == nil {
+				continue
+			}
+		case v == verdictFinal:
+		case err == nil || store.Transient(err):
 			if b.wait(ctx, store.RetryAfter(err)) == nil {
 				continue
 			}
 			if err == nil {
 				err = fmt.Errorf("too many writers: %w", store.ErrUnavailable)
 			}
-		}
-		if err != nil {
-			fail(group, err)
+		case len(group) > 1:
+			s.commitSingly(ctx, group)
 			return
 		}
+		fail(group, err)
+		return
 	}
 }
+
+// verdict is what an attempt came to.
+type verdict uint8
+
+const (
+	verdictDone  verdict = iota // the group has its outcome, or the error came before anything was sent
+	verdictAgain                // another instance was faster
+	verdictFinal                // something was sent and the error is the outcome
+)
 
 // retryable reports whether a failed operation, known not to have been applied
 // or harmless if it was, is worth another try.
@@ -76,25 +86,34 @@ func (s *Shard) commitSingly(ctx context.Context, group []*pending) {
 	}
 }
 
-// attempt judges and appends once. again asks for another attempt after a lost
-// race. An error that is retryable means that nothing was applied.
-func (s *Shard) attempt(ctx context.Context, group []*pending) (again bool, err error) {
+// attempt judges and appends once. Unless the verdict is final, an error means
+// that nothing was appended.
+func (s *Shard) attempt(ctx context.Context, group []*pending) (verdict, error) {
 	if err := s.open(ctx); err != nil {
-		return false, err
+		return verdictDone, err
 	}
 	p, err := s.judge(ctx, group)
 	if errors.Is(err, store.ErrNotFound) {
-		return true, s.reopen(ctx, p.from, err)
+		return verdictAgain, s.reopen(ctx, p.from, err)
 	}
 	if err != nil {
-		return false, err
+		return verdictDone, err
 	}
 	if p.empty() {
 		current, err := s.provedSince(ctx, p)
-		return !current, err
+		if err == nil && !current {
+			return verdictAgain, nil
+		}
+		return verdictDone, err
 	}
 	out, err := s.send(ctx, p)
-	return out == outcomeLost, err
+	switch {
+	case err != nil:
+		return verdictFinal, err
+	case out == outcomeLost:
+		return verdictAgain, nil
+	}
+	return verdictDone, nil
 }
 
 // provedSince shows, for a plan that appends nothing, that the state it was
@@ -173,8 +192,9 @@ func (s *Shard) decide(p *plan, gap bool) (outcome, error) {
 		return outcomeLanded, nil
 	case s.st.etag == p.from:
 		return 0, nil
-	case gap:
-		// Rows between then and now are gone; ours may have been among them.
+	case gap && age(p.now, s.cfg.Clock.Now()) > s.cfg.WalGracePeriod/2:
+		// Rows are gone that were appended since; ours may be among them. Had
+		// less time passed, ours would still be there.
 		return outcomeLost, fmt.Errorf("the log was truncated meanwhile: %w", store.ErrOutcomeUnknown)
 	default:
 		return outcomeLost, nil

@@ -190,7 +190,7 @@ func TestLeaseIsLostByEitherClock(t *testing.T) {
 // two owners.
 func TestForgottenShardAnswersByTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPair(t, func(c *shard.Config) { c.Leases, c.MaxOpenShards = true, 1 }, withoutLeases)
+		p := newPair(t, func(c *shard.Config) { c.Leases, c.Exclusive, c.MaxOpenShards = true, true, 1 }, withoutLeases)
 		put(t, p.a, "k", "1")
 		get(t, p.a, "k")
 		other := p.pool.Shard("s-test-1")

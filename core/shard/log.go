@@ -45,6 +45,10 @@ type logRow struct {
 func (s *Shard) readLog(ctx context.Context, from uint64, last *Head) (logReading, error) {
 	for range maxReadings {
 		r, err := s.readOnce(ctx, from, last)
+		if err != nil && r.head.meta != nil && r.head.Meta().Closed {
+			// A shard that is being destroyed has gaps.
+			return r, ErrClosed
+		}
 		if !errors.Is(err, errShifted) {
 			return r, err
 		}
@@ -78,7 +82,7 @@ func (s *Shard) readOnce(ctx context.Context, from uint64, last *Head) (logReadi
 	}
 	raw, err := s.readRows(ctx, page, from, int(r.head.Seq+1-from))
 	if err != nil {
-		return logReading{}, err
+		return r, err
 	}
 	return r, s.decodeRows(&r, raw, from)
 }

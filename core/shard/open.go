@@ -62,6 +62,9 @@ func (s *Shard) load(ctx context.Context) error {
 		if !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
+		if r.head.Meta().Closed {
+			return ErrClosed
+		}
 		missing = err
 	}
 	return store.Corruptf("checkpoint of %s is gone and the head still names it: %v", s.partition, missing)
@@ -183,18 +186,14 @@ func (s *Shard) merge(st *state, r logReading, base *run.Set, start clock.Instan
 	if s.st != st {
 		return
 	}
-	foreign := false
 	fresh := r
 	for len(fresh.rows) > 0 && fresh.rows[0].Seq <= st.head.Seq {
 		fresh.rows = fresh.rows[1:]
 	}
-	for _, row := range fresh.rows {
-		foreign = foreign || row.Append != st.awaited
-	}
 	if r.head.Seq >= st.head.Seq {
 		st.take(fresh)
 	}
-	if foreign || st.head.Lease.Owner != s.owner {
+	if st.head.Lease.Owner != s.owner {
 		st.lease = localLease{}
 	}
 	if base != nil && base.Seq() >= st.base.Seq() && base.Name() == st.head.Meta().Checkpoint.Manifest {

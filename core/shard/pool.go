@@ -72,6 +72,9 @@ func (p *Pool) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// CacheStats describes the cache of leaves that the shards share.
+func (p *Pool) CacheStats() leaf.Stats { return p.cache.Stats() }
+
 // Forget drops a shard from memory, for one that was destroyed.
 func (p *Pool) Forget(partition string) {
 	p.mu.Lock()

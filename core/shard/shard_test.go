@@ -3,6 +3,7 @@ package shard_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/latticekv/lattice/core/clock"
@@ -130,5 +131,21 @@ func BenchmarkGet(b *testing.B) {
 				i++
 			}
 		})
+	}
+}
+
+func BenchmarkBatchOf1000(b *testing.B) {
+	s := fresh(b, func(c *shard.Config) { c.Tuning.CheckpointTailRows = 1 << 30; c.Tuning.CheckpointTailBytes = 1 << 40 })
+	writes := make([]shard.Write, 1000)
+	value := []byte(strings.Repeat("value 12 ", 11))
+	for i := range writes {
+		writes[i] = shard.Write{Op: shard.OpPut, Key: fmt.Sprintf("key-%06d", i), Value: value, Blind: true}
+	}
+	ctx := context.Background()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := s.Write(ctx, writes); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
