@@ -137,6 +137,14 @@ func TestRateLooksBackTenSeconds(t *testing.T) {
 	}
 }
 
+func TestNoTimeLeftBeforeTheFirstRow(t *testing.T) {
+	r := rate{start: time.Unix(0, 0)}
+	r.add(time.Unix(1, 0), Sample{Done: 100, Total: 1000})
+	if d, ok := r.left(); ok {
+		t.Fatalf("%s left, though no row is dealt with", d)
+	}
+}
+
 func TestForPeople(t *testing.T) {
 	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -1000: "-1,000", -999: "-999"} {
 		if got := Group(n); got != want {

@@ -54,11 +54,12 @@ func (r *rate) rows() float64 {
 	return float64(to.s.Rows-from.s.Rows) / to.at.Sub(from.at).Seconds()
 }
 
-// left returns the time left if the work goes on as in the window.
+// left returns the time left if the work goes on as in the window. Input that
+// was read while no row was dealt with tells nothing.
 func (r *rate) left() (time.Duration, bool) {
 	from, to, ok := r.span()
 	done := to.s.Done - from.s.Done
-	if !ok || to.s.Total <= 0 || done <= 0 {
+	if !ok || to.s.Total <= 0 || done <= 0 || to.s.Rows <= from.s.Rows {
 		return 0, false
 	}
 	work := max(0, to.s.Total-to.s.Done)
