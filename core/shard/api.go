@@ -36,6 +36,11 @@ const (
 	// OpGetOrSet writes a value only if the key is absent, and answers the
 	// existing entry otherwise.
 	OpGetOrSet
+	// OpMerge brings an entry, or a tombstone, that was written elsewhere, with
+	// its original Version. The greater version stays; merging twice changes
+	// nothing. From then on the shard's clock is past that version, so that later
+	// local writes win.
+	OpMerge
 )
 
 // Write is one change of one key, with an optional condition that is
@@ -55,6 +60,9 @@ type Write struct {
 	// Blind waives Existed in the result, which saves the look-up of the
 	// former state of an unconditional put.
 	Blind bool
+	// Version and Tombstone are those of a merged entry.
+	Version   clock.Version
+	Tombstone bool
 
 	// ref is where a large value was stored before the write was queued, and
 	// stored when.

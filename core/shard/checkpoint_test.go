@@ -198,6 +198,33 @@ func stored(t *testing.T, m *memory.Store) (blobs []string, rows int) {
 	return blobs, len(page.Rows)
 }
 
+// Rows outlive their checkpoint by the grace period: who is a little behind
+// follows the log and need not load the shard anew.
+func TestRowsAreKeptForTheirGrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := clock.NewSystem()
+		m := memory.New(memory.Options{Clock: src})
+		s := instance(t, m.Table(), m.Blobs(), quick).Shard("s-test-0")
+		if err := s.Create(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 10 {
+			put(t, s, fmt.Sprint("k", i), "v")
+		}
+		_ = src.Sleep(t.Context(), 500*time.Millisecond)
+		for _, wait := range []time.Duration{0, 600 * time.Millisecond} {
+			_ = src.Sleep(t.Context(), wait)
+			if _, err := s.Checkpoint(t.Context(), force()); err != nil {
+				t.Fatal(err)
+			}
+			rep, err := s.Collect(t.Context())
+			if want := map[bool]int{true: 10}[wait > 0]; err != nil || rep.Rows != want {
+				t.Errorf("after %s more: %+v, %v", wait, rep, err)
+			}
+		}
+	})
+}
+
 // Two instances checkpoint at once: one pointer wins, nothing is lost, and what
 // the loser wrote is not left behind.
 func TestTwoInstancesCheckpointAtOnce(t *testing.T) {

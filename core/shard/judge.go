@@ -99,7 +99,7 @@ func (s *Shard) judge(ctx context.Context, group []*pending) (*plan, error) {
 	p := &plan{from: st.etag, fromSeq: st.head.Seq, now: s.cfg.Clock.Now()}
 	s.mu.RUnlock()
 	j.plan, j.milli = p, max(p.now.Milli(), j.head.Clock.Milli())
-	j.first = clock.Next(j.head.Clock, p.now)
+	j.first = clock.Next(max(j.head.Clock, mergedClock(group)), p.now)
 	if n := countRecords(group); n > 0 {
 		p.records = make([]record.Record, 0, n)
 		if n > 1 {
@@ -119,6 +119,19 @@ func (s *Shard) judge(ctx context.Context, group []*pending) (*plan, error) {
 		j.finish()
 	}
 	return p, nil
+}
+
+// mergedClock returns the highest time among the entries that a group merges.
+func mergedClock(group []*pending) clock.HLC {
+	var last clock.HLC
+	for _, m := range group {
+		for i := range m.writes {
+			if m.writes[i].Op == OpMerge {
+				last = max(last, m.writes[i].Version.Time)
+			}
+		}
+	}
+	return last
 }
 
 func countRecords(group []*pending) int {
@@ -189,6 +202,10 @@ func (j *judge) write(ctx context.Context, m *pending, i int) error {
 	old, err := j.find(ctx, m, i)
 	if err != nil {
 		return err
+	}
+	if w.Op == OpMerge {
+		j.merge(w, res, old)
+		return nil
 	}
 	if old != nil && !old.Live(j.milli) {
 		old = nil
@@ -271,6 +288,28 @@ func (j *judge) remove(w *Write, res *WriteResult, old *record.Entry) {
 	res.Version = j.nextVersion()
 	j.add(record.KindTombstone, record.Entry{Key: w.Key, Version: res.Version, Tombstone: true})
 	j.forget(old)
+}
+
+// merge takes an entry over unless a newer one is there: the log holds the
+// versions of a key in their order, and so its last entry is the newest.
+func (j *judge) merge(w *Write, res *WriteResult, old *record.Entry) {
+	res.Status, res.Version = StatusApplied, w.Version
+	res.Existed = old != nil && old.Live(j.milli)
+	if old != nil && old.Version.Compare(w.Version) >= 0 {
+		return
+	}
+	e := record.Entry{
+		Key: w.Key, Value: w.Value, Ref: w.ref, Type: w.Type, Expiry: w.Expiry,
+		Version: w.Version, Tombstone: w.Tombstone,
+	}
+	j.add(record.KindMerge, e)
+	if e.Live(j.milli) {
+		j.head.Live++
+		j.head.Bytes += e.Size()
+	}
+	if res.Existed {
+		j.forget(old)
+	}
 }
 
 // forget takes a replaced entry out of the estimates.

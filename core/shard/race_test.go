@@ -157,7 +157,9 @@ func TestLostReplyBehindTruncation(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFaulty(t, quick)
 				busy := instance(t, f.mem.Table(), f.mem.Blobs(), quick).Shard("s-test-0")
-				f.faults.Add(onAppend(1, func(ctx context.Context, _ *faulty.Instance, _ *faulty.Call, perform func(context.Context) error) error {
+				// While one append is slow the others gather to a group.
+				f.faults.Add(onAppend(1, faulty.Delay(100*time.Millisecond, 0)))
+				f.faults.Add(faulty.Rule{When: faulty.Kinds(faulty.Apply), Skip: 1, Times: 1, Do: func(ctx context.Context, _ *faulty.Instance, _ *faulty.Call, perform func(context.Context) error) error {
 					if landed {
 						if err := perform(ctx); err != nil {
 							t.Error(err)
@@ -168,13 +170,22 @@ func TestLostReplyBehindTruncation(t *testing.T) {
 						maintain(t, busy, f.src)
 					}
 					return store.ErrOutcomeUnknown
-				}))
-				_, err := f.Write(t.Context(), []shard.Write{{Op: shard.OpPut, Key: "mine", Value: []byte("1"), IfAbsent: true}})
-				if !errors.Is(err, store.ErrOutcomeUnknown) {
-					t.Errorf("got %v, not an unknown outcome", err)
-				}
-				if _, ok := get(t, f.Shard, "mine"); ok != landed {
-					t.Errorf("the key exists: %v", ok)
+				}})
+				together(4, func(i int) {
+					w := shard.Write{Op: shard.OpPut, Key: fmt.Sprint("mine", i), Value: []byte("1"), IfAbsent: true}
+					if i == 0 {
+						put(t, f.Shard, "slow", "1")
+						return
+					}
+					_ = f.src.Sleep(t.Context(), 10*time.Millisecond)
+					if _, err := f.Write(t.Context(), []shard.Write{w}); !errors.Is(err, store.ErrOutcomeUnknown) {
+						t.Errorf("got %v, not an unknown outcome", err)
+					}
+				})
+				for i := 1; i < 4; i++ {
+					if _, ok := get(t, f.Shard, fmt.Sprint("mine", i)); ok != landed {
+						t.Errorf("key %d exists: %v", i, ok)
+					}
 				}
 			})
 		})
@@ -349,9 +360,9 @@ func TestHalfDestroyedShard(t *testing.T) {
 	if err := s.SetClosed(t.Context(), true); err != nil {
 		t.Fatal(err)
 	}
-	for n := 1; ; n++ {
+	for {
 		in.Clear()
-		in.Add(faulty.Rule{When: faulty.Writes, Skip: n * 3, Do: faulty.Fail(faulty.ErrInjected)})
+		in.Add(faulty.Rule{When: faulty.Writes, Skip: 1, Do: faulty.Fail(faulty.ErrInjected)})
 		err := s.Destroy(t.Context())
 		if err == nil {
 			break
