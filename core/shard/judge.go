@@ -20,8 +20,6 @@ type control struct {
 	apply func(h *Head, now clock.Instant) error
 	// hasty gives up at once where a lease of another instance bars the way.
 	hasty bool
-	// always appends though nothing but the log changes: a fence.
-	always bool
 }
 
 // plan is one append, made from a group and a head.
@@ -40,16 +38,6 @@ type plan struct {
 
 // empty reports whether there is nothing to append.
 func (p *plan) empty() bool { return len(p.records) == 0 }
-
-// touches reports whether the append changes a key in bounds.
-func (p *plan) touches(b Bounds) bool {
-	for i := range p.records {
-		if k := p.records[i].Entry.Key; k != "" && b.Contains(k) {
-			return true
-		}
-	}
-	return false
-}
 
 // changes reports whether the append changes the key.
 func (p *plan) changes(key string) bool {
