@@ -60,14 +60,19 @@ type Write struct {
 	// Blind waives Existed in the result, which saves the look-up of the
 	// former state of an unconditional put.
 	Blind bool
-	// Version and Tombstone are those of a merged entry.
+	// Version and Tombstone are those of a merged entry. Migration, unless
+	// empty, is the migration that brings it: the write is StatusStale unless
+	// the shard's head has that as incoming, whatever slots it owns.
 	Version   clock.Version
 	Tombstone bool
+	Migration string
 
 	// ref is where a large value was stored before the write was queued, and
 	// stored when.
 	ref    *record.Ref
 	stored clock.Instant
+	// hasty gives up at once where a lease of another instance bars the way.
+	hasty bool
 }
 
 // Status is the outcome of a Write.

@@ -125,11 +125,19 @@ func (s *Shard) flush(ctx context.Context, v *View, seq uint64) (*run.Set, error
 
 func (s *Shard) mergePolicy(v *View) run.Policy {
 	p := run.Policy{MergeRatio: s.cfg.MergeRatio, TombstoneGrace: s.tuning.Load().TombstoneGracePeriod}
-	if v.moved != nil {
-		p.Keep = func(key string) bool { return !v.moved.Has(keyspace.Slot(key)) }
+	if moved := &v.meta.Moved; !moved.Empty() {
+		p.Keep = func(key string) bool { return !moved.Has(keyspace.Slot(key)) }
+	}
+	if v.meta.Outgoing != nil || len(v.meta.Incoming) > 0 {
+		// A tombstone may still have to win against an older entry that is on
+		// its way.
+		p.TombstoneGrace = forever
 	}
 	return p
 }
+
+// forever is longer than anything lasts.
+const forever = 1 << 62
 
 // step makes new blobs from the present state and moves the head's pointer to
 // them. Losing the race it drops them.

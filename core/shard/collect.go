@@ -81,6 +81,9 @@ func (s *Shard) findGarbage(ctx context.Context) (garbage, error) {
 func (s *Shard) findRows(ctx context.Context, g *garbage) error {
 	s.mu.RLock()
 	covered := s.st.head.Meta().Checkpoint.Seq
+	if out := s.st.head.Meta().Outgoing; out != nil {
+		covered = min(covered, out.Since)
+	}
 	s.mu.RUnlock()
 	limit := s.cfg.Clock.Now().Milli() - s.cfg.WalGracePeriod.Milliseconds()
 	q := throughQuery(covered)

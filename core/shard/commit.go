@@ -20,17 +20,17 @@ const (
 
 // commit takes a group to its outcome: it judges on top of the state it knows,
 // appends, and starts over when another instance was faster. Every member's
-// err and results are set when it returns.
-func (s *Shard) commit(ctx context.Context, group []*pending) {
+// err and results are set when it returns. It returns what was appended.
+func (s *Shard) commit(ctx context.Context, group []*pending) []*plan {
 	b := newBackoff(s.cfg.Clock)
 	for {
-		v, err := s.attempt(ctx, group)
+		p, v, err := s.attempt(ctx, group)
 		if v == verdictDone && err == nil {
-			return
+			return p
 		}
 		switch {
 		case errors.Is(err, errLeaseHeld):
-			if group[0].control != nil && group[0].control.hasty {
+			if group[0].hasty() {
 				break
 			}
 			if err = s.awaitHandoff(ctx, b); err == nil {
@@ -45,11 +45,10 @@ func (s *Shard) commit(ctx context.Context, group []*pending) {
 				err = fmt.Errorf("too many writers: %w", store.ErrUnavailable)
 			}
 		case len(group) > 1:
-			s.commitSingly(ctx, group)
-			return
+			return s.commitSingly(ctx, group)
 		}
 		fail(group, err)
-		return
+		return nil
 	}
 }
 
@@ -79,41 +78,42 @@ func fail(group []*pending, err error) {
 
 // commitSingly keeps the fault of one member, an unreadable leaf say, from the
 // others.
-func (s *Shard) commitSingly(ctx context.Context, group []*pending) {
+func (s *Shard) commitSingly(ctx context.Context, group []*pending) (landed []*plan) {
 	for _, m := range group {
 		m.err = nil
-		s.commit(ctx, []*pending{m})
+		landed = append(landed, s.commit(ctx, []*pending{m})...)
 	}
+	return landed
 }
 
-// attempt judges and appends once. Unless the verdict is final, an error means
-// that nothing was appended.
-func (s *Shard) attempt(ctx context.Context, group []*pending) (verdict, error) {
+// attempt judges and appends once, and returns what it appended. Unless the
+// verdict is final, an error means that nothing was.
+func (s *Shard) attempt(ctx context.Context, group []*pending) ([]*plan, verdict, error) {
 	if err := s.open(ctx); err != nil {
-		return verdictDone, err
+		return nil, verdictDone, err
 	}
 	p, err := s.judge(ctx, group)
 	if errors.Is(err, store.ErrNotFound) {
-		return verdictAgain, s.reopen(ctx, p.from, err)
+		return nil, verdictAgain, s.reopen(ctx, p.from, err)
 	}
 	if err != nil {
-		return verdictDone, err
+		return nil, verdictDone, err
 	}
 	if p.empty() {
 		current, err := s.provedSince(ctx, p)
 		if err == nil && !current {
-			return verdictAgain, nil
+			return nil, verdictAgain, nil
 		}
-		return verdictDone, err
+		return nil, verdictDone, err
 	}
 	out, err := s.send(ctx, p)
 	switch {
 	case err != nil:
-		return verdictFinal, err
+		return nil, verdictFinal, err
 	case out == outcomeLost:
-		return verdictAgain, nil
+		return nil, verdictAgain, nil
 	}
-	return verdictDone, nil
+	return []*plan{p}, verdictDone, nil
 }
 
 // provedSince shows, for a plan that appends nothing, that the state it was

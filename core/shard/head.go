@@ -66,6 +66,10 @@ type Meta struct {
 	Epoch uint64 `json:"epoch,omitempty"`
 	// Moved are the slots that the shard gave away for good.
 	Moved keyspace.SlotSet `json:"moved"`
+	// Outgoing is the migration of which the shard is the source.
+	Outgoing *Outgoing `json:"outgoing,omitempty"`
+	// Incoming are the migrations of which it is a target.
+	Incoming []Incoming `json:"incoming,omitempty"`
 }
 
 // Checkpoint points to a manifest.
@@ -90,8 +94,25 @@ type Retired struct {
 type metaBytes struct {
 	Meta
 	raw []byte
-	// anyMoved spares the hot path a hash where nothing ever moved.
-	anyMoved bool
+	// refused are the slots that moved away or are sealed, nil if there are
+	// none: that spares the hot path a hash.
+	refused *keyspace.SlotSet
+}
+
+// index prepares what the hot path asks of a meta.
+func (m *metaBytes) index() {
+	refused := m.Moved
+	if m.Outgoing != nil && m.Outgoing.Sealed {
+		refused.Union(&m.Outgoing.Slots)
+	}
+	if !refused.Empty() {
+		m.refused = &refused
+	}
+}
+
+// refuses reports whether the shard does not serve the key.
+func (m *metaBytes) refuses(key string) bool {
+	return m.refused != nil && m.refused.Has(keyspace.Slot(key))
 }
 
 const (
@@ -111,7 +132,8 @@ func (h *Head) setMeta(m Meta) error {
 	if err != nil {
 		return err
 	}
-	h.meta = &metaBytes{Meta: m, raw: raw, anyMoved: !m.Moved.Empty()}
+	h.meta = &metaBytes{Meta: m, raw: raw}
+	h.meta.index()
 	return nil
 }
 
@@ -163,7 +185,7 @@ func decodeHead(partition string, data []byte, last *Head) (Head, error) {
 	if err := dec.Decode(&m.Meta); err != nil {
 		return Head{}, store.Corruptf("head of %s: %v", partition, err)
 	}
-	m.anyMoved = !m.Moved.Empty()
+	m.index()
 	h.meta = m
 	return h, nil
 }

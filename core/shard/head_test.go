@@ -44,7 +44,7 @@ func TestHeadRoundTrip(t *testing.T) {
 	if again := got.encode(nil); !bytes.Equal(again, data) {
 		t.Fatalf("a head changes when it is read and written:\n%x\n%x", data, again)
 	}
-	if !got.meta.anyMoved || !got.Meta().Moved.Has(4) || got.Meta().Checkpoint.Seq != 40 || got.Live != -1 {
+	if got.meta.refused == nil || !got.Meta().Moved.Has(4) || got.Meta().Checkpoint.Seq != 40 || got.Live != -1 {
 		t.Fatalf("decoded %+v, %+v", got, got.Meta())
 	}
 	reused, err := decodeHead("s-1-0", data, &got)

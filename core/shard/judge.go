@@ -179,7 +179,7 @@ func (j *judge) control(c *control) error {
 func (j *judge) write(ctx context.Context, m *pending, i int) error {
 	w, res := &m.writes[i], &m.results[i]
 	*res = WriteResult{}
-	if j.movedAway(w.Key) {
+	if j.turnsAway(w) {
 		res.Status = StatusStale
 		return nil
 	}
@@ -226,9 +226,18 @@ func (w *Write) holds(old *record.Entry) bool {
 	return w.IfVersion.IsZero() || old != nil && old.Version == w.IfVersion
 }
 
-func (j *judge) movedAway(key string) bool {
-	m := j.head.meta
-	return m.anyMoved && m.Moved.Has(keyspace.Slot(key))
+// turnsAway reports whether the shard has no say in a write: a key that it
+// does not own, or a merge of a migration that its head does not know.
+func (j *judge) turnsAway(w *Write) bool {
+	if w.Migration == "" {
+		return j.head.meta.refuses(w.Key)
+	}
+	for _, in := range j.head.Meta().Incoming {
+		if in.ID == w.Migration {
+			return !in.Slots.Has(keyspace.Slot(w.Key))
+		}
+	}
+	return true
 }
 
 // find looks the key up: in the group, in the log's tail, in the checkpoint.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 
 	"github.com/latticekv/lattice/core/leaf"
 )
@@ -18,6 +19,14 @@ type Pool struct {
 	mu     sync.Mutex
 	shards map[string]*list.Element
 	recent *list.List // of *Shard, most recently opened first
+
+	mirrored, mirrorFailures atomic.Uint64
+}
+
+// Mirrored returns how many entries this instance has mirrored to targets of
+// migrations, and how many times that failed and was left to the drain.
+func (p *Pool) Mirrored() (entries, failures uint64) {
+	return p.mirrored.Load(), p.mirrorFailures.Load()
 }
 
 // NewPool returns an empty pool, or every fault of the configuration.

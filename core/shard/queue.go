@@ -36,6 +36,11 @@ type prior struct {
 	entry *record.Entry
 }
 
+// hasty reports whether the request gives up where a lease bars the way.
+func (p *pending) hasty() bool {
+	return p.control != nil && p.control.hasty || len(p.writes) > 0 && p.writes[0].hasty
+}
+
 // turn is what a waiting request is told.
 type turn uint8
 
@@ -164,9 +169,12 @@ func (s *Shard) abandon(ctx context.Context, p *pending) error {
 func (s *Shard) lead(ctx context.Context, p *pending) {
 	group := s.queue.take(nil, s.cfg.GroupMaxBytes, s.cfg.GroupMaxRecords)
 	gctx, cancel := s.groupContext(ctx, group)
-	s.commit(gctx, group)
+	landed := s.commit(gctx, group)
 	cancel()
 	s.queue.pass()
+	for _, p := range landed {
+		s.mirror(ctx, p)
+	}
 	for _, member := range group {
 		if member != p {
 			member.turn <- turnDone

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/latticekv/lattice/core/keyspace"
 	"github.com/latticekv/lattice/core/record"
 	"github.com/latticekv/lattice/core/run"
 	"github.com/latticekv/lattice/core/store"
@@ -66,7 +65,7 @@ func (s *Shard) glance(key string) (looked, bool) {
 	if st.inflight != nil && st.inflight.changes(key) {
 		return looked{}, false
 	}
-	if st.head.meta.anyMoved && !st.owns(key) {
+	if !st.owns(key) {
 		return looked{}, false
 	}
 	return st.look(key, st.milli(now)), true
@@ -114,7 +113,5 @@ func (st *state) barrier() error {
 	return nil
 }
 
-// owns reports whether the shard has not given the key's slot away.
-func (st *state) owns(key string) bool {
-	return !st.head.meta.anyMoved || !st.head.Meta().Moved.Has(keyspace.Slot(key))
-}
+// owns reports whether the shard serves the key's slot.
+func (st *state) owns(key string) bool { return !st.head.meta.refuses(key) }

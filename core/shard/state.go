@@ -38,9 +38,7 @@ type state struct {
 // absorb applies a log row, of so many stored bytes, to the tail.
 func (st *state) absorb(row *record.Row, size int) {
 	for i := range row.Records {
-		r := &row.Records[i]
-		switch r.Kind {
-		case record.KindPut, record.KindTombstone, record.KindMerge:
+		if r := &row.Records[i]; writesEntry(r.Kind) {
 			st.tail.set(row.Seq, &r.Entry)
 		}
 	}

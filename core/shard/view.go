@@ -25,7 +25,8 @@ type View struct {
 	base  *run.Set
 	tail  tailSnapshot
 	milli int64
-	moved *keyspace.SlotSet // nil if nothing moved away
+	moved *keyspace.SlotSet // that the shard refuses, nil if there are none
+	meta  *Meta
 }
 
 // View returns the state as current as the options demand: one proof, then any
@@ -48,11 +49,10 @@ func (st *state) view(s *Shard, now clock.Instant) *View {
 		snap := st.tail.snapshot()
 		st.snap = &snap
 	}
-	v := &View{s: s, etag: st.etag, base: st.base, tail: *st.snap, milli: st.milli(now)}
-	if st.head.meta.anyMoved {
-		v.moved = &st.head.Meta().Moved
+	return &View{
+		s: s, etag: st.etag, base: st.base, tail: *st.snap, milli: st.milli(now),
+		moved: st.head.meta.refused, meta: st.head.Meta(),
 	}
-	return v
 }
 
 // Moved returns the slots whose keys the view does not answer for, nil if it

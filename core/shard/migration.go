@@ -1,0 +1,314 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/latticekv/lattice/core/clock"
+	"github.com/latticekv/lattice/core/keyspace"
+	"github.com/latticekv/lattice/core/record"
+)
+
+// ErrMigrating: another migration stands in the shard's head. One of a source
+// at a time; a second with other slots must wait.
+var ErrMigrating = errors.New("another migration is under way")
+
+// Outgoing is the migration of which a shard is the source, as its head has it.
+type Outgoing struct {
+	// ID is that of the migration.
+	ID string `json:"id"`
+	// Target is the partition that receives the slots.
+	Target string `json:"target"`
+	// Slots are the slots that move.
+	Slots keyspace.SlotSet `json:"slots"`
+	// Since is the log row before which mirroring had not begun: rows after it
+	// are kept until the migration ends, for those that no mirror carried over.
+	Since uint64 `json:"since"`
+	// Sealed says that the shard refuses the slots.
+	Sealed bool `json:"sealed,omitempty"`
+}
+
+// Incoming is a migration of which a shard is the target. It takes entries of
+// no other: what a frozen instance mirrors after the end is refused, and cannot
+// bring back what was deleted and collected since.
+type Incoming struct {
+	ID     string           `json:"id"`
+	Source string           `json:"source"`
+	Slots  keyspace.SlotSet `json:"slots"`
+}
+
+// Migrations returns what the head says, after one check: the outgoing
+// migration, nil if there is none, and the incoming ones.
+func (s *Shard) Migrations(ctx context.Context) (*Outgoing, []Incoming, error) {
+	if err := s.refresh(ctx); err != nil {
+		return nil, nil, err
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	m := s.st.head.Meta()
+	return m.Outgoing, m.Incoming, nil
+}
+
+// BeginIncoming opens a migration on its target. It changes nothing if that is
+// open already. From then on the shard takes merges that name the migration,
+// and drops no tombstones.
+func (s *Shard) BeginIncoming(ctx context.Context, in Incoming) error {
+	return s.change(ctx, "begin incoming "+in.ID, func(m *Meta) bool {
+		for _, have := range m.Incoming {
+			if have.ID == in.ID {
+				return false
+			}
+		}
+		m.Incoming = append(m.Incoming[:len(m.Incoming):len(m.Incoming)], in)
+		return true
+	})
+}
+
+// EndIncoming closes a migration on its target, also if it was closed before.
+func (s *Shard) EndIncoming(ctx context.Context, id string) error {
+	return s.change(ctx, "end incoming "+id, func(m *Meta) bool {
+		var rest []Incoming
+		for _, have := range m.Incoming {
+			if have.ID != id {
+				rest = append(rest, have)
+			}
+		}
+		changed := len(rest) != len(m.Incoming)
+		m.Incoming = rest
+		return changed
+	})
+}
+
+// BeginOutgoing opens the shadow-write window on the source: every append that
+// touches the slots from here on is mirrored to the target before it is
+// answered. It changes nothing if that very migration is open, and is
+// ErrMigrating if another is.
+func (s *Shard) BeginOutgoing(ctx context.Context, out Outgoing) error {
+	return s.changeOutgoing(ctx, "begin shadow "+out.ID, func(h *Head, m *Meta) error {
+		switch {
+		case m.Outgoing == nil:
+			out.Since = h.Seq + 1 // the row of this very change
+			m.Outgoing = &out
+			return nil
+		case m.Outgoing.ID == out.ID && m.Outgoing.Slots == out.Slots:
+			return errAsIs
+		default:
+			return fmt.Errorf("%w: %s", ErrMigrating, m.Outgoing.ID)
+		}
+	})
+}
+
+// Seal makes the source refuse the slots of its migration, every read and write
+// through whichever instance. It changes nothing if it is sealed, or if the
+// slots have moved away already.
+func (s *Shard) Seal(ctx context.Context, id string) error {
+	return s.changeOutgoing(ctx, "seal "+id, func(_ *Head, m *Meta) error {
+		if m.Outgoing == nil || m.Outgoing.ID != id || m.Outgoing.Sealed {
+			return errAsIs
+		}
+		sealed := *m.Outgoing
+		sealed.Sealed = true
+		m.Outgoing = &sealed
+		return nil
+	})
+}
+
+// EndOutgoing records the slots of a migration as moved away, and ends it on
+// the source. It changes nothing if it has ended.
+func (s *Shard) EndOutgoing(ctx context.Context, id string) error {
+	return s.changeOutgoing(ctx, "end shadow "+id, func(_ *Head, m *Meta) error {
+		if m.Outgoing == nil || m.Outgoing.ID != id {
+			return errAsIs
+		}
+		m.Moved.Union(&m.Outgoing.Slots)
+		m.Outgoing = nil
+		return nil
+	})
+}
+
+func (s *Shard) changeOutgoing(ctx context.Context, note string, edit func(*Head, *Meta) error) error {
+	err := s.submit(ctx, &pending{control: &control{note: note, apply: func(h *Head, _ clock.Instant) error {
+		m := *h.Meta()
+		if err := edit(h, &m); err != nil {
+			return err
+		}
+		return h.setMeta(m)
+	}}})
+	if errors.Is(err, errAsIs) {
+		return nil
+	}
+	return err
+}
+
+// Walk bounds one pass of Moving.
+type Walk struct {
+	// After continues behind this key.
+	After string
+	// Entries and Bytes bound what is returned; at least one entry is.
+	Entries int
+	Bytes   int64
+	// Scanned bounds the entries looked at.
+	Scanned int
+}
+
+// Portion is what one pass found.
+type Portion struct {
+	Entries []record.Entry
+	// Last is where the next pass continues; Done says that there is none.
+	Last string
+	Done bool
+}
+
+// Moving returns entries of the given slots in key order, tombstones and
+// expired ones included, as the log has them now. Large values are not loaded.
+func (s *Shard) Moving(ctx context.Context, slots *keyspace.SlotSet, w Walk) (Portion, error) {
+	for range maxMissed {
+		if err := s.refresh(ctx); err != nil {
+			return Portion{}, err
+		}
+		s.mu.Lock()
+		v := s.st.view(s, s.cfg.Clock.Now())
+		s.mu.Unlock()
+		p, err := v.moving(ctx, slots, w)
+		if !errors.Is(err, ErrViewExpired) {
+			return p, err
+		}
+		if err := s.reopen(ctx, v.etag, err); err != nil {
+			return Portion{}, err
+		}
+	}
+	return Portion{}, fmt.Errorf("walk %s: %w", s.partition, ErrViewExpired)
+}
+
+func (v *View) moving(ctx context.Context, slots *keyspace.SlotSet, w Walk) (Portion, error) {
+	b := Bounds{From: w.After}
+	if w.After != "" {
+		b.From += "\x00"
+	}
+	var (
+		p     = Portion{Last: w.After}
+		bytes int64
+	)
+	it := v.iter(b, false)
+	for scanned := 1; it.Next(ctx); scanned++ {
+		e := it.Entry()
+		p.Last = e.Key
+		if slots.Has(keyspace.Slot(e.Key)) {
+			p.Entries = append(p.Entries, *e)
+			bytes += e.Size()
+		}
+		if len(p.Entries) >= w.Entries || bytes >= w.Bytes || scanned >= w.Scanned {
+			return p, nil
+		}
+	}
+	p.Done = true
+	return p, v.expired(it.Err())
+}
+
+// LogPortion is a part of the log.
+type LogPortion struct {
+	// Entries are what the rows wrote, oldest first; of a key that was written
+	// several times each is there.
+	Entries []record.Entry
+	// Last is the last row looked at, Head the last row of the log then.
+	Last, Head uint64
+}
+
+// LogSince returns what rows after a number wrote to the given slots, of at
+// most so many rows. The rows must not have been collected: those after the
+// start of an outgoing migration are kept.
+func (s *Shard) LogSince(ctx context.Context, after uint64, slots *keyspace.SlotSet, maxRows int) (LogPortion, error) {
+	var r logReading
+	err := s.retry(ctx, func() (err error) {
+		r, err = s.readLog(ctx, after+1, nil)
+		return err
+	})
+	if err != nil {
+		return LogPortion{}, fmt.Errorf("read log of %s since row %d: %w", s.partition, after, err)
+	}
+	p := LogPortion{Last: after, Head: r.head.Seq}
+	for _, row := range r.rows[:min(len(r.rows), maxRows)] {
+		p.Last = row.Seq
+		for i := range row.Records {
+			rec := &row.Records[i]
+			if writesEntry(rec.Kind) && slots.Has(keyspace.Slot(rec.Entry.Key)) {
+				p.Entries = append(p.Entries, rec.Entry)
+			}
+		}
+	}
+	return p, nil
+}
+
+// writesEntry reports whether a record of the kind leaves an entry behind.
+func writesEntry(k record.Kind) bool {
+	return k == record.KindPut || k == record.KindTombstone || k == record.KindMerge
+}
+
+// Forward brings entries of this shard to the target of a migration, with their
+// versions, expiry and large values. The target takes what it does not have.
+// hasty gives up where a lease bars the way. When it returns nil the target has
+// them durably; ErrStaleRouting says that the migration is not open there.
+func (s *Shard) Forward(ctx context.Context, target *Shard, id string, entries []record.Entry, hasty bool) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	writes := make([]Write, len(entries))
+	for i := range entries {
+		e := &entries[i]
+		value, err := s.value(ctx, e)
+		if err != nil {
+			return err
+		}
+		writes[i] = Write{
+			Op: OpMerge, Key: e.Key, Value: value, Type: e.Type, Expiry: e.Expiry,
+			Version: e.Version, Tombstone: e.Tombstone, Migration: id, hasty: hasty,
+		}
+	}
+	results, err := target.Write(ctx, writes)
+	if err != nil {
+		return err
+	}
+	for _, r := range results {
+		if r.Status == StatusStale {
+			return fmt.Errorf("%s takes nothing of migration %s: %w", target.partition, id, ErrStaleRouting)
+		}
+	}
+	return nil
+}
+
+// mirrorTimeout bounds how long callers wait for the mirror of their append:
+// without it, the drain brings the entries over.
+const mirrorTimeout = 2 * time.Second
+
+// mirror forwards what an append wrote to slots that are on the move, before
+// its callers are answered. It is not needed for anything to be right: the log
+// keeps what was appended, and the migration reads it before it completes. It
+// keeps the rest small that must be read while the slots are sealed.
+func (s *Shard) mirror(ctx context.Context, p *plan) {
+	out := p.head.Meta().Outgoing
+	if out == nil || out.Sealed {
+		return
+	}
+	var entries []record.Entry
+	for i := range p.rows {
+		row := &p.rows[i]
+		for j := range row.Records {
+			r := &row.Records[j]
+			if writesEntry(r.Kind) && out.Slots.Has(keyspace.Slot(r.Entry.Key)) {
+				entries = append(entries, r.Entry)
+			}
+		}
+	}
+	if len(entries) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, mirrorTimeout)
+	defer cancel()
+	if err := s.Forward(ctx, s.pool.Shard(out.Target), out.ID, entries, true); err != nil {
+		s.pool.mirrorFailures.Add(1)
+		return
+	}
+	s.pool.mirrored.Add(uint64(len(entries)))
+}
