@@ -10,6 +10,7 @@ package history
 import (
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -59,6 +60,9 @@ type Op struct {
 	Version string
 	// VersionUnset waives Version for an operation that does not report it.
 	VersionUnset bool
+
+	// id tells the operations of a history apart while it is checked.
+	id int
 }
 
 // Recorder gathers operations of many clients.
@@ -121,17 +125,13 @@ func (v *Verdict) Draw(path string) error {
 }
 
 // Check looks for an order of the operations on each key, for at most limit
-// each.
+// each. The versions of a key's values must rise in that order.
 func Check(ops []Op, limit time.Duration) Verdict {
-	versions := versionsOf(ops)
-	byKey := make(map[string][]porcupine.Operation)
-	for _, o := range operations(ops) {
-		key := o.Input.(Op).Key
-		byKey[key] = append(byKey[key], o)
-	}
-	v := Verdict{Checked: len(ops), model: model(versions)}
-	for key, history := range byKey {
-		result, info := porcupine.CheckOperationsVerbose(v.model, distinctClients(history), limit)
+	v := Verdict{Checked: len(ops)}
+	for key, mine := range byKey(numbered(ops)) {
+		versions := newBook(mine)
+		v.model = model(&versions)
+		result, info := porcupine.CheckOperationsVerbose(v.model, distinctClients(operations(mine)), limit)
 		switch result {
 		case porcupine.Illegal:
 			v.Key, v.info = key, info
@@ -141,6 +141,23 @@ func Check(ops []Op, limit time.Duration) Verdict {
 		}
 	}
 	return v
+}
+
+func numbered(ops []Op) []Op {
+	ops = slices.Clone(ops)
+	for i := range ops {
+		ops[i].id = i
+	}
+	return ops
+}
+
+// byKey splits a history into those of its keys.
+func byKey(ops []Op) map[string][]Op {
+	split := make(map[string][]Op)
+	for _, op := range ops {
+		split[op.Key] = append(split[op.Key], op)
+	}
+	return split
 }
 
 // operations are what porcupine is to explain: all but reads that failed.
@@ -170,89 +187,6 @@ func distinctClients(history []porcupine.Operation) []porcupine.Operation {
 		}
 	}
 	return history
-}
-
-// book says which version a value has, as far as somebody has told.
-type book struct {
-	byValue map[string]string
-	known   map[string]bool
-}
-
-// versionsOf learns the version of every value from those who saw it. A value
-// nobody saw may have any version that no other value has.
-func versionsOf(ops []Op) book {
-	b := book{byValue: make(map[string]string), known: make(map[string]bool)}
-	learn := func(value, version string) { b.byValue[value], b.known[version] = version, true }
-	for i := range ops {
-		switch op := &ops[i]; {
-		case op.Version == "" || op.Unknown:
-		case op.Seen != "":
-			learn(op.Seen, op.Version)
-		case op.Value != "" && !op.Mismatch:
-			learn(op.Value, op.Version)
-		}
-	}
-	return b
-}
-
-// must reports whether the value certainly has the version, may whether it can.
-func (b *book) must(value, version string) bool { return value != "" && b.byValue[value] == version }
-
-func (b *book) may(value, version string) bool {
-	return b.must(value, version) || value != "" && b.byValue[value] == "" && !b.known[version]
-}
-
-// model is a register whose state is the value, "" if the key is absent.
-func model(versions book) porcupine.Model {
-	return porcupine.Model{
-		Init: func() any { return "" },
-		Step: func(state, input, _ any) (bool, any) {
-			op := input.(Op)
-			return step(state.(string), &op, &versions)
-		},
-		DescribeOperation: func(input, _ any) string { return describe(input.(Op)) },
-		DescribeState:     func(state any) string { return fmt.Sprintf("%q", state) },
-	}
-}
-
-// step says whether an operation with its outcome fits the state, and what it
-// leaves behind.
-func step(state string, op *Op, versions *book) (bool, any) {
-	found := state != ""
-	may := !(op.IfAbsent && found) && (op.IfVersion == "" || versions.may(state, op.IfVersion))
-	switch {
-	case op.Unknown:
-		if !may || op.Kind == GetOrSet && found {
-			return true, state
-		}
-		return true, op.Value
-	case op.Kind == Get:
-		fits := op.Seen == state && (!found || op.VersionUnset || versions.may(state, op.Version))
-		return fits, state
-	case op.Mismatch:
-		return op.refused(state, versions), state
-	case !may:
-		return false, state
-	case op.Kind == GetOrSet && op.Seen != "":
-		return op.Seen == state, state
-	case op.Kind == GetOrSet:
-		return !found, op.Value
-	default:
-		return op.FoundUnset || op.Found == found, op.Value // a delete has no value
-	}
-}
-
-// refused reports whether the condition fails on the state, and what the caller
-// was told of the state is right.
-func (op *Op) refused(state string, versions *book) bool {
-	must := !(op.IfAbsent && state != "") && (op.IfVersion == "" || versions.must(state, op.IfVersion))
-	if must || op.VersionUnset {
-		return !must
-	}
-	if op.Version == "" {
-		return state == "" || op.IfAbsent
-	}
-	return versions.may(state, op.Version)
 }
 
 func describe(op Op) string {

@@ -41,12 +41,13 @@ func (s *Survey) Gets() []Op {
 // keys that must have existed all the while, and keys that can have existed at
 // some time.
 func Bounds(ops []Op, s *Survey) (least, most int) {
-	byKey := make(map[string][]*Op)
-	for i := range ops {
-		byKey[ops[i].Key] = append(byKey[ops[i].Key], &ops[i])
-	}
 	for _, key := range s.Keys {
-		history := byKey[key]
+		var history []*Op
+		for i := range ops {
+			if ops[i].Key == key {
+				history = append(history, &ops[i])
+			}
+		}
 		if settled(history, s, (*Op).found, (*Op).mayRemove) {
 			least++
 		}
@@ -115,15 +116,16 @@ func (op *Op) mayCreate() bool {
 // maxTogether bounds the keys of one joint check.
 const maxTogether = 8
 
-// joint is the state of several keys: their values in the order of the names.
-type joint [maxTogether]string
+// joint is the state of several keys, in the order of their index.
+type joint [maxTogether]register
 
 // CheckTogether looks for one order of the operations on all keys and of the
 // surveys: that every survey saw all its keys at one moment. It is for short
 // histories of at most 8 keys, for at most limit.
 func CheckTogether(ops []Op, surveys []Survey, limit time.Duration) Verdict {
+	ops = numbered(ops)
 	index := keysOf(ops, surveys)
-	v := Verdict{Checked: len(ops) + len(surveys), model: jointModel(index, versionsOf(ops))}
+	v := Verdict{Checked: len(ops) + len(surveys), model: jointModel(index, ops)}
 	if len(index) > maxTogether {
 		v.Undecided = true
 		return v
@@ -161,7 +163,11 @@ func keysOf(ops []Op, surveys []Survey) map[string]int {
 	return index
 }
 
-func jointModel(index map[string]int, versions book) porcupine.Model {
+func jointModel(index map[string]int, ops []Op) porcupine.Model {
+	books := make([]book, len(index))
+	for key, mine := range byKey(ops) {
+		books[index[key]] = newBook(mine)
+	}
 	return porcupine.Model{
 		Init: func() any { return joint{} },
 		Step: func(state, input, _ any) (bool, any) {
@@ -171,8 +177,8 @@ func jointModel(index map[string]int, versions book) porcupine.Model {
 			}
 			op := input.(Op)
 			at := index[op.Key]
-			ok, next := step(now[at], &op, &versions)
-			now[at] = next.(string)
+			ok, next := step(now[at], &op, &books[at])
+			now[at] = next
 			return ok, now
 		},
 		DescribeOperation: func(input, _ any) string {
@@ -182,7 +188,7 @@ func jointModel(index map[string]int, versions book) porcupine.Model {
 			op := input.(Op)
 			return op.Key + ": " + describe(op)
 		},
-		DescribeState: func(state any) string { return fmt.Sprintf("%q", state) },
+		DescribeState: func(state any) string { return fmt.Sprintf("%+v", state) },
 	}
 }
 
@@ -190,7 +196,7 @@ func jointModel(index map[string]int, versions book) porcupine.Model {
 func (s *Survey) fits(now *joint, index map[string]int) bool {
 	live := 0
 	for i, key := range s.Keys {
-		value := now[index[key]]
+		value := now[index[key]].value
 		if value != "" {
 			live++
 		}

@@ -61,6 +61,8 @@ type cluster struct {
 	places []*instance
 	all    []*instance
 	kills  int
+	// wrap, if set, stands between the clients and the instances.
+	wrap func(history.Store) history.Store
 }
 
 // errNever wraps what a cluster must not see.
@@ -121,12 +123,16 @@ func (c *cluster) at(place int) *instance {
 	return c.places[place]
 }
 
-func (c *cluster) store(in *instance) treeStore {
-	return treeStore{db: in.db, name: treeName, complain: func(err error) {
+func (c *cluster) store(in *instance) history.Store {
+	s := treeStore{db: in.db, name: treeName, complain: func(err error) {
 		if !in.Killed() || errors.Is(err, store.ErrCorrupt) {
 			c.t.Errorf("%v: %v", errNever, err)
 		}
 	}}
+	if c.wrap != nil {
+		return c.wrap(s)
+	}
+	return s
 }
 
 func (c *cluster) names() []string {
@@ -202,7 +208,7 @@ func (c *cluster) maintain(stop context.Context, place int) {
 
 // reap kills instances, half of them in the middle of a call, and replaces them.
 func (c *cluster) reap(stop context.Context) {
-	for c.pause(stop, 1500) {
+	for c.pause(stop, 4000) {
 		place := c.Draw(c.instances)
 		in := c.at(place)
 		if point := c.Draw(3); point > 0 {
