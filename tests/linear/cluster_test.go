@@ -82,9 +82,16 @@ func newCluster(t *testing.T, seed uint64, p plan) *cluster {
 		t.Fatal(err)
 	}
 	for _, in := range c.places {
-		in.Add(faulty.Storm(p.storm, 20*time.Millisecond)...)
+		c.disturb(in)
 	}
 	return c
+}
+
+// disturb lets calls of an instance go wrong from now on.
+func (c *cluster) disturb(in *instance) {
+	if c.storm > 0 {
+		in.Add(faulty.Storm(c.storm, 20*time.Millisecond)...)
+	}
 }
 
 func (c *cluster) options(place int) options.Options {
@@ -217,7 +224,7 @@ func (c *cluster) reap(stop context.Context) {
 		}
 		in.Kill()
 		c.pause(stop, 800)
-		c.start(place).Add(faulty.Storm(c.storm, 20*time.Millisecond)...)
+		c.disturb(c.start(place))
 		c.mu.Lock()
 		c.kills++
 		c.mu.Unlock()

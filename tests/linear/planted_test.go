@@ -148,6 +148,9 @@ func spoiled(t *testing.T, honest bool, l liar) (ops []history.Op, surveys []his
 			}
 			c.run()
 			ops, surveys = c.Ops(), c.Surveys()
+			if known, failed := c.Outcomes(); known < 10*failed {
+				t.Errorf("%d operations failed, %d came to an end", failed, known)
+			}
 		})
 	})
 	return ops, surveys
