@@ -79,3 +79,21 @@ func (m *Map) Shards() []ShardID {
 	slices.Sort(ids)
 	return slices.Compact(ids)
 }
+
+// Reassign returns a map in which those of the slots that from owns belong to
+// to, under the next version, and how many did. If there are none the map is
+// returned as it is.
+func (m *Map) Reassign(from, to ShardID, slots *SlotSet) (*Map, int) {
+	next, moved := *m, 0
+	for slot := range uint16(Slots) {
+		if m.owner[slot] == from && slots.Has(slot) {
+			next.owner[slot] = to
+			moved++
+		}
+	}
+	if moved == 0 {
+		return m, 0
+	}
+	next.Version++
+	return &next, moved
+}

@@ -70,6 +70,9 @@ type Meta struct {
 	Outgoing *Outgoing `json:"outgoing,omitempty"`
 	// Incoming are the migrations of which it is a target.
 	Incoming []Incoming `json:"incoming,omitempty"`
+	// Ended are the latest migrations that are over, newest last: a frozen
+	// coordinator must not open them again.
+	Ended []string `json:"ended,omitempty"`
 }
 
 // Checkpoint points to a manifest.

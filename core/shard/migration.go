@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/latticekv/lattice/core/clock"
@@ -14,6 +15,9 @@ import (
 // ErrMigrating: another migration stands in the shard's head. One of a source
 // at a time; a second with other slots must wait.
 var ErrMigrating = errors.New("another migration is under way")
+
+// ErrEnded: the migration is over, and cannot be opened again.
+var ErrEnded = errors.New("the migration is over")
 
 // Outgoing is the migration of which a shard is the source, as its head has it.
 type Outgoing struct {
@@ -52,42 +56,57 @@ func (s *Shard) Migrations(ctx context.Context) (*Outgoing, []Incoming, error) {
 }
 
 // BeginIncoming opens a migration on its target. It changes nothing if that is
-// open already. From then on the shard takes merges that name the migration,
-// and drops no tombstones.
+// open already, and is ErrEnded if it is over. From then on the shard takes
+// merges that name the migration, and drops no tombstones.
 func (s *Shard) BeginIncoming(ctx context.Context, in Incoming) error {
-	return s.change(ctx, "begin incoming "+in.ID, func(m *Meta) bool {
-		for _, have := range m.Incoming {
-			if have.ID == in.ID {
-				return false
-			}
+	return s.changeMigration(ctx, "begin incoming "+in.ID, func(_ *Head, m *Meta) error {
+		switch {
+		case m.find(in.ID) >= 0:
+			return errAsIs
+		case slices.Contains(m.Ended, in.ID):
+			return fmt.Errorf("%w: %s", ErrEnded, in.ID)
 		}
-		m.Incoming = append(m.Incoming[:len(m.Incoming):len(m.Incoming)], in)
-		return true
+		m.Incoming = append(slices.Clip(m.Incoming), in)
+		return nil
 	})
 }
 
 // EndIncoming closes a migration on its target, also if it was closed before.
 func (s *Shard) EndIncoming(ctx context.Context, id string) error {
-	return s.change(ctx, "end incoming "+id, func(m *Meta) bool {
-		var rest []Incoming
-		for _, have := range m.Incoming {
-			if have.ID != id {
-				rest = append(rest, have)
-			}
+	return s.changeMigration(ctx, "end incoming "+id, func(_ *Head, m *Meta) error {
+		i := m.find(id)
+		if i < 0 {
+			return errAsIs
 		}
-		changed := len(rest) != len(m.Incoming)
-		m.Incoming = rest
-		return changed
+		m.Incoming = slices.Delete(slices.Clone(m.Incoming), i, i+1)
+		m.end(id)
+		return nil
 	})
+}
+
+// find returns the place of an incoming migration, -1 if it is not open.
+func (m *Meta) find(id string) int {
+	return slices.IndexFunc(m.Incoming, func(in Incoming) bool { return in.ID == id })
+}
+
+// keptEnded bounds the ended migrations that a head remembers.
+const keptEnded = 32
+
+// end remembers that a migration is over.
+func (m *Meta) end(id string) {
+	ended := append(slices.Clone(m.Ended), id)
+	m.Ended = ended[max(0, len(ended)-keptEnded):]
 }
 
 // BeginOutgoing opens the shadow-write window on the source: every append that
 // touches the slots from here on is mirrored to the target before it is
-// answered. It changes nothing if that very migration is open, and is
-// ErrMigrating if another is.
+// answered. It changes nothing if that very migration is open, is ErrMigrating
+// if another is, and ErrEnded if it is over.
 func (s *Shard) BeginOutgoing(ctx context.Context, out Outgoing) error {
-	return s.changeOutgoing(ctx, "begin shadow "+out.ID, func(h *Head, m *Meta) error {
+	return s.changeMigration(ctx, "begin shadow "+out.ID, func(h *Head, m *Meta) error {
 		switch {
+		case slices.Contains(m.Ended, out.ID):
+			return fmt.Errorf("%w: %s", ErrEnded, out.ID)
 		case m.Outgoing == nil:
 			out.Since = h.Seq + 1 // the row of this very change
 			m.Outgoing = &out
@@ -104,7 +123,7 @@ func (s *Shard) BeginOutgoing(ctx context.Context, out Outgoing) error {
 // through whichever instance. It changes nothing if it is sealed, or if the
 // slots have moved away already.
 func (s *Shard) Seal(ctx context.Context, id string) error {
-	return s.changeOutgoing(ctx, "seal "+id, func(_ *Head, m *Meta) error {
+	return s.changeMigration(ctx, "seal "+id, func(_ *Head, m *Meta) error {
 		if m.Outgoing == nil || m.Outgoing.ID != id || m.Outgoing.Sealed {
 			return errAsIs
 		}
@@ -118,17 +137,18 @@ func (s *Shard) Seal(ctx context.Context, id string) error {
 // EndOutgoing records the slots of a migration as moved away, and ends it on
 // the source. It changes nothing if it has ended.
 func (s *Shard) EndOutgoing(ctx context.Context, id string) error {
-	return s.changeOutgoing(ctx, "end shadow "+id, func(_ *Head, m *Meta) error {
+	return s.changeMigration(ctx, "end shadow "+id, func(_ *Head, m *Meta) error {
 		if m.Outgoing == nil || m.Outgoing.ID != id {
 			return errAsIs
 		}
 		m.Moved.Union(&m.Outgoing.Slots)
 		m.Outgoing = nil
+		m.end(id)
 		return nil
 	})
 }
 
-func (s *Shard) changeOutgoing(ctx context.Context, note string, edit func(*Head, *Meta) error) error {
+func (s *Shard) changeMigration(ctx context.Context, note string, edit func(*Head, *Meta) error) error {
 	err := s.submit(ctx, &pending{control: &control{note: note, apply: func(h *Head, _ clock.Instant) error {
 		m := *h.Meta()
 		if err := edit(h, &m); err != nil {
@@ -149,13 +169,15 @@ type Walk struct {
 	// Entries and Bytes bound what is returned; at least one entry is.
 	Entries int
 	Bytes   int64
-	// Scanned bounds the entries looked at.
-	Scanned int
+	// Scanned bounds the bytes of user data looked at, moving or not.
+	Scanned int64
 }
 
 // Portion is what one pass found.
 type Portion struct {
 	Entries []record.Entry
+	// Bytes is their size, Scanned that of all that was looked at.
+	Bytes, Scanned int64
 	// Last is where the next pass continues; Done says that there is none.
 	Last string
 	Done bool
@@ -187,19 +209,17 @@ func (v *View) moving(ctx context.Context, slots *keyspace.SlotSet, w Walk) (Por
 	if w.After != "" {
 		b.From += "\x00"
 	}
-	var (
-		p     = Portion{Last: w.After}
-		bytes int64
-	)
+	p := Portion{Last: w.After}
 	it := v.iter(b, false)
-	for scanned := 1; it.Next(ctx); scanned++ {
+	for it.Next(ctx) {
 		e := it.Entry()
 		p.Last = e.Key
+		p.Scanned += e.Size()
 		if slots.Has(keyspace.Slot(e.Key)) {
 			p.Entries = append(p.Entries, *e)
-			bytes += e.Size()
+			p.Bytes += e.Size()
 		}
-		if len(p.Entries) >= w.Entries || bytes >= w.Bytes || scanned >= w.Scanned {
+		if len(p.Entries) >= w.Entries || p.Bytes >= w.Bytes || p.Scanned >= w.Scanned {
 			return p, nil
 		}
 	}

@@ -1,0 +1,470 @@
+// Package split divides a hot shard in two while it serves, without a moment at
+// which a key has two owners or none that answers rightly.
+//
+// # Why it is safe
+//
+// The moved slots change owner in one place, the shard map, by one conditional
+// write. Before it the source, sealed by an append to its own log, refuses the
+// slots through every instance, whatever that remembers: so nothing is written
+// to them, or read from them, between the seal and the swap. What the source
+// had by the seal is in its log or its leaves, and all of it is carried to the
+// target with the original versions before the map moves: the walk takes what
+// was there when the log row Since was appended, and the rows after Since, which
+// the collector keeps, are read to the seal. Mirrors only make that last part
+// short. The target takes entries of this migration alone, and only while its
+// own head says so; so a mirror that was delayed for hours is refused there.
+// Entries meet by version, and the later wins, in whatever order they come.
+//
+// Every phase may be repeated, by anybody, at any time: its effects are
+// conditional appends that change nothing the second time. The state row is
+// written before a phase begins, and guarded by its ETag.
+package split
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/latticekv/lattice/core/clock"
+	"github.com/latticekv/lattice/core/keyspace"
+	"github.com/latticekv/lattice/core/record"
+	"github.com/latticekv/lattice/core/shard"
+	"github.com/latticekv/lattice/core/store"
+)
+
+var (
+	// ErrBusy: a split of the source is recorded already.
+	ErrBusy = errors.New("the shard is being split")
+	// ErrTooSmall: the shard owns fewer than two slots.
+	ErrTooSmall = errors.New("the shard cannot be divided further")
+	// ErrDriven: another coordinator is at work on the split.
+	ErrDriven = errors.New("another coordinator drives the split")
+	// errOvertaken: another coordinator has saved a newer state.
+	errOvertaken = errors.New("overtaken by another coordinator")
+)
+
+// Tree is what a coordinator needs of the tree whose shard it splits.
+type Tree interface {
+	// ID names the tree's partitions.
+	ID() string
+	// Map reads the live shard map.
+	Map(ctx context.Context) (*keyspace.Map, error)
+	// Allocate returns a shard index that was never used.
+	Allocate(ctx context.Context) (keyspace.ShardID, error)
+	// Move gives those of the slots that from owns under the live map to to,
+	// under a fresh version, by re-reading the map and a conditional write, and
+	// returns the version. check is called after the map was read; its error
+	// ends the move. Moving what has moved changes nothing.
+	Move(ctx context.Context, from, to keyspace.ShardID, slots *keyspace.SlotSet, check func(context.Context) error) (uint64, error)
+	// Partition returns the partition of a shard.
+	Partition(id keyspace.ShardID) string
+	// Shard returns a shard.
+	Shard(id keyspace.ShardID) *shard.Shard
+	// Options are the tree's own.
+	Options() Options
+}
+
+// Options are the tunables of a split.
+type Options struct {
+	// SplitDrainBatchSize is the most entries the drain holds in memory.
+	SplitDrainBatchSize int
+	// BackgroundDrainLeavesPerPass bounds the leaves a pass of the drain visits
+	// before it saves its cursor; 0 or less is no bound.
+	BackgroundDrainLeavesPerPass int
+	// BackgroundDrainMaxDuration bounds a pass in time; 0 is no bound.
+	BackgroundDrainMaxDuration time.Duration
+	// LeafBytes is the size of a leaf.
+	LeafBytes int64
+}
+
+// Coordinator carries splits out. It is safe for concurrent use and keeps
+// nothing: all state is in the table.
+type Coordinator struct {
+	Table store.Table
+	Clock clock.Source
+	// Driver identifies this coordinator, random and not 0.
+	Driver uint64
+	// Events are told what happens; any may be nil.
+	Events Events
+}
+
+// Events are functions that observe splits.
+type Events struct {
+	// Phase is called when a phase is over.
+	Phase func(tree Tree, s *State, p Phase, took time.Duration)
+	// Forwarded is called with the number of entries that the drain sent.
+	Forwarded func(tree Tree, n int)
+}
+
+// driverLease is how long a coordinator that has saved a state has it to
+// itself. It is short: whoever meets sealed slots waits for it at most.
+const driverLease = time.Second
+
+// Begin records a split of the source: the upper half of the slots that it owns
+// moves. ErrBusy returns the one that is recorded. Nothing else is done yet;
+// the record is durable when Begin returns nil.
+func (c *Coordinator) Begin(ctx context.Context, tree Tree, source keyspace.ShardID, cause string) (*State, error) {
+	m, err := tree.Map(ctx)
+	if err != nil {
+		return nil, err
+	}
+	slots, err := upperHalf(m, source)
+	if err != nil {
+		return nil, err
+	}
+	now := c.Clock.Now().Milli()
+	s := &State{
+		ID: fmt.Sprintf("%016x", c.Clock.Uint64()), Phase: PhaseBeginShadowWrite, Source: source, Slots: slots,
+		Cause: cause, Started: now, Entered: map[Phase]int64{PhaseBeginShadowWrite: now},
+	}
+	err = rows{c.Table}.insert(ctx, tree.ID(), s)
+	if err == nil {
+		return s, nil
+	}
+	have, lerr := rows{c.Table}.load(ctx, tree.ID(), source)
+	switch {
+	case lerr != nil || have == nil:
+		return nil, errors.Join(err, lerr)
+	case have.ID == s.ID:
+		return have, nil // the reply was lost
+	}
+	return have, fmt.Errorf("shard %d: %w", source, ErrBusy)
+}
+
+// upperHalf returns the upper half of the slots that a shard owns.
+func upperHalf(m *keyspace.Map, source keyspace.ShardID) (keyspace.SlotSet, error) {
+	var owned []uint16
+	for slot := range uint16(keyspace.Slots) {
+		if m.Owner(slot) == source {
+			owned = append(owned, slot)
+		}
+	}
+	var half keyspace.SlotSet
+	if len(owned) < 2 {
+		return half, fmt.Errorf("shard %d owns %d slots: %w", source, len(owned), ErrTooSmall)
+	}
+	for _, slot := range owned[(len(owned)+1)/2:] {
+		half.Add(slot)
+	}
+	return half, nil
+}
+
+// List returns the splits of a tree in flight, and the latest that are over.
+func (c *Coordinator) List(ctx context.Context, treeID string) (active, done []*State, err error) {
+	return rows{c.Table}.list(ctx, treeID)
+}
+
+// Find returns the split of a source, nil if none is recorded.
+func (c *Coordinator) Find(ctx context.Context, treeID string, source keyspace.ShardID) (*State, error) {
+	return rows{c.Table}.load(ctx, treeID, source)
+}
+
+// Advance carries the split of a source on until it is over or the budget is
+// spent, whichever comes first, and returns its state; PhaseDone if there was
+// none. At least one step is done. ErrDriven says that another coordinator is
+// at work. It may be called by anybody at any time.
+func (c *Coordinator) Advance(ctx context.Context, tree Tree, source keyspace.ShardID, budget time.Duration) (*State, error) {
+	start := c.Clock.Now().Mono
+	s, err := rows{c.Table}.load(ctx, tree.ID(), source)
+	if err != nil {
+		return nil, err
+	}
+	if s == nil {
+		return &State{Source: source, Phase: PhaseDone}, nil
+	}
+	if s.Driver != c.Driver && s.Driver != 0 && c.Clock.Now().Milli() < s.Until {
+		return s, fmt.Errorf("shard %d: %w", source, ErrDriven)
+	}
+	w := &worker{c: c, tree: tree, s: s, rows: rows{c.Table}, deadline: start + budget}
+	for s.Phase != PhaseDone {
+		if err := w.step(ctx); err != nil {
+			return s, err
+		}
+		if c.Clock.Now().Mono >= w.deadline {
+			break
+		}
+	}
+	return s, nil
+}
+
+// worker is one coordinator at work on one split.
+type worker struct {
+	c        *Coordinator
+	tree     Tree
+	s        *State
+	rows     rows
+	deadline time.Duration
+}
+
+// steps carry the phases out. Each returns the phase that follows, which may be
+// its own if its work is not over.
+var steps = map[Phase]func(*worker, context.Context) (Phase, error){
+	PhaseBeginShadowWrite: (*worker).beginShadowWrite,
+	PhaseDrain:            (*worker).drain,
+	PhaseSwap:             (*worker).swap,
+	PhaseReject:           (*worker).reject,
+	PhaseComplete:         (*worker).complete,
+}
+
+// step carries out the present phase, or a part of it, and saves what came of
+// it.
+func (w *worker) step(ctx context.Context) error {
+	if err := w.save(ctx); err != nil {
+		return err
+	}
+	was := w.s.Phase
+	next, err := steps[was](w, ctx)
+	if errors.Is(err, shard.ErrEnded) {
+		err = fmt.Errorf("%w: %w", errOvertaken, err)
+	}
+	if err != nil {
+		return fmt.Errorf("split of shard %d, %s: %w", w.s.Source, was, err)
+	}
+	now := w.c.Clock.Now().Milli()
+	if next != was {
+		w.s.Phase = next
+		if _, again := w.s.Entered[next]; !again {
+			w.s.Entered[next] = now
+		}
+		if f := w.c.Events.Phase; f != nil {
+			f(w.tree, w.s, was, time.Duration(now-w.s.Entered[was])*time.Millisecond)
+		}
+	}
+	if next == PhaseDone {
+		w.s.Ended, w.s.Driver, w.s.Until = now, 0, 0
+		return w.settle(ctx, w.rows.finish(ctx, w.tree.ID(), w.s))
+	}
+	return w.save(ctx)
+}
+
+// save writes the state and takes, or keeps, the split for this coordinator.
+func (w *worker) save(ctx context.Context) error {
+	w.s.Driver = w.c.Driver
+	w.s.Until = w.c.Clock.Now().Milli() + driverLease.Milliseconds()
+	return w.settle(ctx, w.rows.save(ctx, w.tree.ID(), w.s))
+}
+
+// settle finds out what became of a write of the state that failed. A newer
+// state that is not ours ends this coordinator's work.
+func (w *worker) settle(ctx context.Context, err error) error {
+	if err == nil || store.Transient(err) {
+		return err
+	}
+	have, lerr := w.rows.load(ctx, w.tree.ID(), w.s.Source)
+	switch {
+	case lerr != nil:
+		return errors.Join(err, lerr)
+	case have == nil && w.s.Phase == PhaseDone:
+		return nil // the reply of the end was lost, or another coordinator ended it
+	case have == nil || have.ID != w.s.ID || have.Driver != w.s.Driver || have.Until != w.s.Until || have.Phase != w.s.Phase:
+		return fmt.Errorf("shard %d: %w", w.s.Source, errOvertaken)
+	}
+	w.s.etag = have.etag
+	return nil
+}
+
+// source and target are the shards concerned.
+func (w *worker) source() *shard.Shard { return w.tree.Shard(w.s.Source) }
+func (w *worker) target() *shard.Shard { return w.tree.Shard(w.s.Target) }
+
+// beginShadowWrite allocates the target, opens the migration there, and then
+// the shadow-write window on the source.
+func (w *worker) beginShadowWrite(ctx context.Context) (Phase, error) {
+	if !w.s.HasTarget {
+		id, err := w.tree.Allocate(ctx)
+		if err != nil {
+			return 0, err
+		}
+		// Saved before anything is done to the target. A crash in between
+		// wastes an index.
+		w.s.Target, w.s.HasTarget = id, true
+		return PhaseBeginShadowWrite, nil
+	}
+	if err := w.target().Create(ctx); err != nil {
+		return 0, err
+	}
+	in := shard.Incoming{ID: w.s.ID, Source: w.tree.Partition(w.s.Source), Slots: w.s.Slots}
+	if err := w.target().BeginIncoming(ctx, in); err != nil {
+		return 0, err
+	}
+	out := shard.Outgoing{ID: w.s.ID, Target: w.tree.Partition(w.s.Target), Slots: w.s.Slots}
+	if err := w.source().BeginOutgoing(ctx, out); err != nil {
+		return 0, err
+	}
+	have, _, err := w.source().Migrations(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if have == nil || have.ID != w.s.ID {
+		return 0, errOvertaken
+	}
+	w.s.LogSeq = have.Since
+	return PhaseDrain, nil
+}
+
+const (
+	// batchBytes bounds a batch of the drain beside SplitDrainBatchSize.
+	batchBytes = 8 << 20
+	// logRows bounds the log rows that one catch-up pass takes.
+	logRows = 2000
+	// fewRows is what may be left of the log when the slots are sealed; after
+	// maxPasses they are sealed whatever is left.
+	fewRows   = 32
+	maxPasses = 50
+)
+
+// drain walks the source by key, one pass a step, and then follows its log
+// until little is left of it.
+func (w *worker) drain(ctx context.Context) (Phase, error) {
+	if !w.s.Drained {
+		return PhaseDrain, w.walk(ctx)
+	}
+	left, err := w.followLog(ctx)
+	if err != nil {
+		return 0, err
+	}
+	w.s.Passes++
+	if left <= fewRows || w.s.Passes >= maxPasses {
+		return PhaseSwap, nil
+	}
+	return PhaseDrain, nil
+}
+
+// walk forwards the moved entries that follow the cursor, batch by batch, until
+// the bounds of a pass are reached.
+func (w *worker) walk(ctx context.Context) error {
+	o := w.tree.Options()
+	start, scanned := w.c.Clock.Now().Mono, int64(0)
+	bound := int64(o.BackgroundDrainLeavesPerPass) * o.LeafBytes
+	for {
+		step := shard.Walk{After: w.s.Cursor, Entries: o.SplitDrainBatchSize, Bytes: batchBytes, Scanned: 1 << 62}
+		if bound > 0 {
+			step.Scanned = max(bound-scanned, 1)
+		}
+		p, err := w.source().Moving(ctx, &w.s.Slots, step)
+		if err != nil {
+			return err
+		}
+		if err := w.forward(ctx, p.Entries); err != nil {
+			return err
+		}
+		scanned += p.Scanned
+		w.s.Cursor, w.s.Drained = p.Last, p.Done
+		took := w.c.Clock.Now().Mono - start
+		long := o.BackgroundDrainMaxDuration > 0 && took >= o.BackgroundDrainMaxDuration
+		if p.Done || long || bound > 0 && scanned >= bound || took >= driverLease/2 {
+			return nil
+		}
+	}
+}
+
+// followLog forwards what the log has grown by, and returns how many rows are
+// left.
+func (w *worker) followLog(ctx context.Context) (left uint64, err error) {
+	p, err := w.source().LogSince(ctx, w.s.LogSeq, &w.s.Slots, logRows)
+	if err != nil {
+		return 0, err
+	}
+	batch := w.tree.Options().SplitDrainBatchSize
+	for rest := p.Entries; len(rest) > 0; {
+		n := min(batch, len(rest))
+		if err := w.forward(ctx, rest[:n]); err != nil {
+			return 0, err
+		}
+		rest = rest[n:]
+	}
+	w.s.LogSeq = p.Last
+	return p.Head - p.Last, nil
+}
+
+func (w *worker) forward(ctx context.Context, entries []record.Entry) error {
+	if err := w.source().Forward(ctx, w.target(), w.s.ID, entries, false); err != nil {
+		return err
+	}
+	w.s.Forwarded += int64(len(entries))
+	if f := w.c.Events.Forwarded; f != nil && len(entries) > 0 {
+		f(w.tree, len(entries))
+	}
+	return nil
+}
+
+// swap seals the slots on the source, carries over what the log has got until
+// then, and only then moves the map.
+func (w *worker) swap(ctx context.Context) (Phase, error) {
+	if err := w.source().Seal(ctx, w.s.ID); err != nil {
+		return 0, err
+	}
+	if err := w.finalPass(ctx); err != nil {
+		return 0, err
+	}
+	v, err := w.tree.Move(ctx, w.s.Source, w.s.Target, &w.s.Slots, w.stillOurs)
+	if err != nil {
+		return 0, err
+	}
+	w.s.MapVersion = v
+	return PhaseReject, nil
+}
+
+// finalPass follows the log to its end. The seal stands, so what comes after
+// cannot concern the slots.
+func (w *worker) finalPass(ctx context.Context) error {
+	for {
+		left, err := w.followLog(ctx)
+		if err != nil || left == 0 {
+			return err
+		}
+	}
+}
+
+// stillOurs makes sure that the split has not been completed by another while
+// this coordinator was frozen.
+func (w *worker) stillOurs(ctx context.Context) error {
+	have, err := w.rows.load(ctx, w.tree.ID(), w.s.Source)
+	if err != nil {
+		return err
+	}
+	if have == nil || have.ID != w.s.ID {
+		return errOvertaken
+	}
+	return nil
+}
+
+// reject asserts the seal once more; it changes nothing.
+func (w *worker) reject(ctx context.Context) (Phase, error) {
+	return PhaseComplete, w.source().Seal(ctx, w.s.ID)
+}
+
+// complete takes stragglers along, closes the migration on the target, and then
+// records the slots as moved away on the source.
+func (w *worker) complete(ctx context.Context) (Phase, error) {
+	out, _, err := w.source().Migrations(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if out != nil && out.ID == w.s.ID {
+		if _, incoming, err := w.target().Migrations(ctx); err != nil {
+			return 0, err
+		} else if open(incoming, w.s.ID) {
+			if err := w.finalPass(ctx); err != nil {
+				return 0, err
+			}
+		}
+	}
+	if err := w.target().EndIncoming(ctx, w.s.ID); err != nil {
+		return 0, err
+	}
+	if err := w.source().EndOutgoing(ctx, w.s.ID); err != nil {
+		return 0, err
+	}
+	return PhaseDone, nil
+}
+
+func open(incoming []shard.Incoming, id string) bool {
+	for _, in := range incoming {
+		if in.ID == id {
+			return true
+		}
+	}
+	return false
+}
