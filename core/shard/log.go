@@ -84,7 +84,8 @@ func (s *Shard) readOnce(ctx context.Context, from uint64, last *Head) (logReadi
 	if err != nil {
 		return r, err
 	}
-	return r, s.decodeRows(&r, raw, from)
+	err = s.decodeRows(&r, raw, from)
+	return r, err
 }
 
 // coldMargin is how many rows beyond a checkpoint's threshold a cold instance
