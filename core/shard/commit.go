@@ -23,12 +23,17 @@ const (
 // err and results are set when it returns. It returns what was appended.
 func (s *Shard) commit(ctx context.Context, group []*pending) []*plan {
 	b := newBackoff(s.cfg.Clock)
-	for {
+	for lost := 0; ; {
 		p, v, err := s.attempt(ctx, group)
 		if v == verdictDone && err == nil {
 			return p
 		}
 		switch {
+		case v == verdictAgain && err == nil:
+			if lost++; s.yield(ctx, b, lost) == nil {
+				continue
+			}
+			err = fmt.Errorf("too many writers: %w", store.ErrUnavailable)
 		case errors.Is(err, errLeaseHeld):
 			if group[0].hasty() {
 				break
@@ -37,12 +42,9 @@ func (s *Shard) commit(ctx context.Context, group []*pending) []*plan {
 				continue
 			}
 		case v == verdictFinal:
-		case err == nil || store.Transient(err):
+		case store.Transient(err):
 			if b.wait(ctx, store.RetryAfter(err)) == nil {
 				continue
-			}
-			if err == nil {
-				err = fmt.Errorf("too many writers: %w", store.ErrUnavailable)
 			}
 		case len(group) > 1:
 			return s.commitSingly(ctx, group)
@@ -50,6 +52,22 @@ func (s *Shard) commit(ctx context.Context, group []*pending) []*plan {
 		fail(group, err)
 		return nil
 	}
+}
+
+// yield prepares another attempt after a lost race. The state is fresh after the
+// first loss, and the attempt is made at once. After more of them it gives way
+// for a while, and then reads up again: to judge on what is known from before
+// the wait would be to lose once more.
+func (s *Shard) yield(ctx context.Context, b *backoff, lost int) error {
+	if lost == 1 {
+		return context.Cause(ctx)
+	}
+	if err := b.wait(ctx, 0); err != nil {
+		return err
+	}
+	// If this fails the attempt will say so.
+	_ = s.catchUp(ctx)
+	return nil
 }
 
 // verdict is what an attempt came to.

@@ -105,7 +105,7 @@ type backoff struct {
 
 const (
 	backoffMin = 2 * time.Millisecond
-	backoffMax = 250 * time.Millisecond
+	backoffMax = 100 * time.Millisecond
 )
 
 func newBackoff(src clock.Source) *backoff { return &backoff{clock: src, next: backoffMin} }
