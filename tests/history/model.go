@@ -15,7 +15,9 @@ import (
 // for each of those who only saw a value, or saw that there was none, in the
 // order of their calls: of two such operations the one called first can always
 // go first, for it may move up to just before the other, where the state is the
-// same and its call lies behind it.
+// same and its call lies behind it. And of two deletes without a condition that
+// removed something, one that was called first and returned first can go first:
+// they may change places.
 type register struct {
 	value string
 	// place is how many writes of known version there were.
@@ -24,6 +26,26 @@ type register struct {
 	reads int
 	// misses is how many operations saw that there was none, ever.
 	misses int
+	// deletes are those done, of the first maxDeletes.
+	deletes deleteSet
+}
+
+// maxDeletes bounds the deletes of one key whose order is fixed in advance as far
+// as that excludes nothing.
+const maxDeletes = 256
+
+// deleteSet is a set of deletes by their number.
+type deleteSet [maxDeletes / 64]uint64
+
+func (s *deleteSet) add(n int) { s[n/64] |= 1 << (n % 64) }
+
+func (s *deleteSet) holds(all *deleteSet) bool {
+	for i := range s {
+		if all[i]&^s[i] != 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // book says what is known of the values of one key, each of which is written by
@@ -39,6 +61,10 @@ type book struct {
 	reads map[string]int
 	// turn of an operation among those that saw the same, from 0, by its call.
 	turn map[int]int
+	// number of an unconditional delete that removed something, and those that
+	// go before it.
+	number map[int]int
+	before []deleteSet
 	// of is the value of a version.
 	of map[string]string
 }
@@ -48,7 +74,7 @@ type book struct {
 func newBook(ops []Op) book {
 	b := book{
 		version: map[string]string{}, known: map[string]bool{}, of: map[string]string{},
-		place: map[string]int{}, reads: map[string]int{}, turn: map[int]int{},
+		place: map[string]int{}, reads: map[string]int{}, turn: map[int]int{}, number: map[int]int{},
 	}
 	var values []string
 	for i := range ops {
@@ -70,7 +96,30 @@ func newBook(ops []Op) book {
 		b.place[value] = i + 1
 	}
 	b.takeTurns(ops)
+	b.lineUp(ops)
 	return b
+}
+
+// lineUp numbers the deletes and says which go before which.
+func (b *book) lineUp(ops []Op) {
+	var deletes []*Op
+	for i := range ops {
+		op := &ops[i]
+		plain := op.Kind == Delete && op.IfVersion == "" && op.Found && !op.Unknown && !op.Mismatch
+		if plain && len(deletes) < maxDeletes {
+			b.number[op.id] = len(deletes)
+			deletes = append(deletes, op)
+		}
+	}
+	b.before = make([]deleteSet, len(deletes))
+	for i, op := range deletes {
+		for j, other := range deletes {
+			first := cmp.Or(cmp.Compare(other.Call, op.Call), cmp.Compare(other.Return, op.Return), cmp.Compare(j, i)) < 0
+			if first && other.Return <= op.Return {
+				b.before[i].add(j)
+			}
+		}
+	}
 }
 
 func (b *book) takeTurns(ops []Op) {
@@ -169,7 +218,11 @@ func (r register) write(op *Op, b *book) (bool, register) {
 	if r.value != "" && r.reads < b.reads[r.value] || b.contradicts(op) {
 		return false, r
 	}
-	next := register{value: op.Value, place: r.place, misses: r.misses}
+	next := register{value: op.Value, place: r.place, misses: r.misses, deletes: r.deletes}
+	if n, ok := b.number[op.id]; ok {
+		next.deletes.add(n)
+		return r.deletes.holds(&b.before[n]), next
+	}
 	if place := b.place[op.Value]; place != 0 {
 		next.place++
 		return next.place == place, next
