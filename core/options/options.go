@@ -92,6 +92,44 @@ type Options struct {
 	// ShutdownGracePeriod is how long running requests may finish at shutdown.
 	ShutdownGracePeriod time.Duration `def:"10s" min:"0s" max:"1h" doc:"time for running requests at shutdown"`
 
+	// AutoSplitEnabled lets the monitor split hot shards by itself. A reshard
+	// that was asked for works either way.
+	AutoSplitEnabled bool `def:"true" scope:"tree" doc:"split hot shards automatically"`
+	// AutoSplitMinTreeAge is the age of a tree before its shards are split.
+	AutoSplitMinTreeAge time.Duration `def:"60s" min:"0s" max:"8760h" scope:"tree" doc:"age of a tree before automatic splits"`
+	// HotShardOpsPerSecondThreshold is the rate at or above which a shard is
+	// hot.
+	HotShardOpsPerSecondThreshold int `def:"200" min:"1" max:"1000000000" scope:"tree" doc:"operations per second at which a shard is hot"`
+	// HotShardSampleInterval is the time between two looks of the monitor.
+	HotShardSampleInterval time.Duration `def:"30s" min:"100ms" max:"1h" doc:"time between two samples of the monitor"`
+	// HotShardSplitCooldown is the least time between two splits of one shard.
+	HotShardSplitCooldown time.Duration `def:"2m" min:"0s" max:"8760h" scope:"tree" doc:"least time between two splits of one shard"`
+	// HotShardMinSkewRatio is how much hotter than the median the hottest shard
+	// must be for any split; at or below 1 it does not matter.
+	HotShardMinSkewRatio float64 `def:"1.5" min:"0" max:"1000000" scope:"tree" doc:"least ratio of the hottest shard to the median; 1 or less is off"`
+	// HotShardMinShardEntries is how many live entries a shard must hold to be
+	// split; 0 is no floor.
+	HotShardMinShardEntries int `def:"1024" min:"0" max:"1000000000" scope:"tree" doc:"live entries below which a shard is not split; 0 is off"`
+	// MaxConcurrentAutoSplits bounds the automatic splits of a tree at once.
+	MaxConcurrentAutoSplits int `def:"2" min:"1" max:"256" scope:"tree" doc:"automatic splits of a tree at once"`
+	// MaxClusterConcurrentAutoSplits bounds those of all trees that set it; 0 is
+	// no bound.
+	MaxClusterConcurrentAutoSplits int `def:"0" min:"0" max:"100000" scope:"tree" doc:"automatic splits of all trees at once; 0 is no bound"`
+	// MaxConcurrentMigrations bounds the splits that a reshard keeps in flight.
+	MaxConcurrentMigrations int `def:"4" min:"1" max:"256" scope:"tree" doc:"splits of a reshard at once"`
+	// MaxPhysicalShardsPerTree is the shard count that automatic splits stop
+	// at; 0 or less is no ceiling.
+	MaxPhysicalShardsPerTree int `def:"256" min:"-1" max:"4096" scope:"tree" doc:"shards at which automatic splits stop; 0 is no ceiling"`
+	// SplitDrainBatchSize bounds the entries that a drain holds in memory.
+	SplitDrainBatchSize int `def:"1024" min:"1" max:"100000" scope:"tree" doc:"entries of a batch of the drain"`
+	// BackgroundDrainLeavesPerPass bounds the leaves of a pass of the drain; 0
+	// or less is no bound.
+	BackgroundDrainLeavesPerPass int `def:"64" min:"-1" max:"1000000" scope:"tree" doc:"leaves of a pass of the drain; 0 is no bound"`
+	// BackgroundDrainMaxDuration bounds a pass of the drain; 0 is no bound.
+	BackgroundDrainMaxDuration time.Duration `def:"10s" min:"0s" max:"1h" scope:"tree" doc:"time of a pass of the drain; 0 is no bound"`
+	// MigrationsInterval is the time between two ticks that carry splits on.
+	MigrationsInterval time.Duration `def:"1s" min:"100ms" max:"1h" doc:"time between ticks that carry splits on"`
+
 	// SoftDeleteDuration is how long a deleted tree can be recovered.
 	SoftDeleteDuration time.Duration `def:"72h" min:"0s" max:"87600h" scope:"tree" doc:"how long a deleted tree can be recovered"`
 	// CheckpointInterval is the time between two checkpoint ticks.

@@ -41,7 +41,7 @@ var (
 	// ErrDriven: another coordinator is at work on the split.
 	ErrDriven = errors.New("another coordinator drives the split")
 	// errOvertaken: another coordinator has saved a newer state.
-	errOvertaken = errors.New("overtaken by another coordinator")
+	errOvertaken = fmt.Errorf("overtaken: %w", ErrDriven)
 )
 
 // Tree is what a coordinator needs of the tree whose shard it splits.

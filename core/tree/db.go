@@ -13,6 +13,7 @@ import (
 	"github.com/latticekv/lattice/core/clock"
 	"github.com/latticekv/lattice/core/options"
 	"github.com/latticekv/lattice/core/shard"
+	"github.com/latticekv/lattice/core/split"
 	"github.com/latticekv/lattice/core/store"
 )
 
@@ -51,6 +52,7 @@ type DB struct {
 	blobs  store.BlobStore
 	reg    registry
 	shards shards
+	splits *split.Coordinator
 	tokens tokenKey
 
 	mu    sync.RWMutex
@@ -62,7 +64,9 @@ type entry struct {
 	// cur is the row of an active, settled tree as last seen, or nil.
 	cur atomic.Pointer[meta]
 	// last is the newest row ever remembered, of a tree in whatever state.
-	last           atomic.Pointer[meta]
+	last atomic.Pointer[meta]
+	// helping says that a request looks after a split.
+	helping        atomic.Bool
 	reader, writer Tree
 }
 
@@ -100,7 +104,8 @@ func newDB(c Config, s shards) *DB {
 	return &DB{
 		opts: c.Options, clock: c.Clock, table: c.Table, blobs: c.Blobs,
 		reg: registry{table: c.Table, clock: c.Clock}, shards: s,
-		trees: map[string]*entry{},
+		splits: &split.Coordinator{Table: c.Table, Clock: c.Clock, Driver: c.Clock.Uint64() | 1},
+		trees:  map[string]*entry{},
 	}
 }
 
@@ -233,11 +238,13 @@ func (db *DB) open(ctx context.Context, name string, auto bool) (*Tree, error) {
 // it, and remembers it. A handle for writing creates a tree that is missing.
 func (t *Tree) refresh(ctx context.Context) (*meta, error) {
 	s, err := t.db.reg.read(ctx, t.name)
-	if err == nil {
-		s, err = t.db.settled(ctx, s)
-	}
-	if err == nil && s.State == StatePurging {
+	switch {
+	case err != nil:
+	case s.State == StatePurging:
+		// Readers do not wait for the end of a purge.
 		err = fmt.Errorf("tree %q is being purged: %w", t.name, ErrTreeNotFound)
+	default:
+		s, err = t.db.settled(ctx, s)
 	}
 	if t.auto && errors.Is(err, ErrTreeNotFound) {
 		s, _, err = t.db.create(ctx, t.name, CreateOptions{})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/latticekv/lattice/core/keyspace"
 	"github.com/latticekv/lattice/core/shard"
+	"github.com/latticekv/lattice/core/store"
 )
 
 // turnedAway reports whether a shard refused because the map or the row that
@@ -46,6 +47,10 @@ func (t *Tree) routed(ctx context.Context, f func(*meta) error) error {
 	return t.reroute(ctx, m, err, f)
 }
 
+// patience is how many attempts a request leaves to the coordinator of a split
+// that stands in its way, some 30 ms, before it looks after it.
+const patience = 4
+
 // reroute continues routed after f was turned away under m.
 func (t *Tree) reroute(ctx context.Context, m *meta, cause error, f func(*meta) error) error {
 	start := t.db.clock.Now().Mono
@@ -57,6 +62,11 @@ func (t *Tree) reroute(ctx context.Context, m *meta, cause error, f func(*meta) 
 		// A row that changed since is tried at once; otherwise the change that
 		// the shard knows of is still on its way into the registry.
 		if next.etag == m.etag || attempt > 0 {
+			if attempt >= patience && errors.Is(cause, shard.ErrStaleRouting) {
+				if err := t.help(ctx, next); err != nil && !store.Transient(err) {
+					return err
+				}
+			}
 			if err := t.db.reg.pause(ctx, attempt, 0); err != nil {
 				return fmt.Errorf("find the owner: %w: %w", err, cause)
 			}
