@@ -58,7 +58,8 @@ func newShard(p *Pool, partition string) *Shard {
 // operation.
 func (s *Shard) SetTuning(t Tuning) {
 	if *s.tuning.Load() != t {
-		s.tuning.Store(&t)
+		changed := t // only this copy is on the heap: nearly always nothing changes
+		s.tuning.Store(&changed)
 	}
 }
 
