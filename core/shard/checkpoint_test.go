@@ -622,7 +622,23 @@ func TestDestroyLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	get(t, other, "k")
-	if err := errors.Join(s.SetClosed(t.Context(), true), s.Destroy(t.Context())); err != nil {
+	if err := errors.Join(s.SetClosed(t.Context(), true), s.Clear(t.Context()), s.Clear(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if blobs, rows := stored(t, m); len(blobs) != 0 || rows != 1 {
+		t.Errorf("after clearing: %d rows, %v", rows, blobs)
+	}
+	// Late creators, writers and cold readers find the shard closed.
+	late := instance(t, m.Table(), m.Blobs(), quick).Shard("s-test-0")
+	if err := late.Create(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []*shard.Shard{late, other} {
+		if _, err := s.Write(t.Context(), []shard.Write{{Op: shard.OpPut, Key: "k"}}); !errors.Is(err, shard.ErrClosed) {
+			t.Errorf("a write to a cleared shard: %v", err)
+		}
+	}
+	if err := s.Destroy(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if blobs, rows := stored(t, m); len(blobs)+rows != 0 {

@@ -67,6 +67,9 @@ func (s *Shard) findGarbage(ctx context.Context) (garbage, error) {
 	if err := s.findRows(ctx, &g); err != nil {
 		return g, err
 	}
+	if err := s.findCounters(ctx, &g); err != nil {
+		return g, err
+	}
 	old, err := s.oldBlobs(ctx)
 	if err != nil || len(old) == 0 {
 		return g, err
@@ -251,21 +254,36 @@ func (s *Shard) deleteRows(ctx context.Context, keys []string) (int, error) {
 	return len(keys), nil
 }
 
-// Destroy removes all that a closed shard consists of, the head last. Calling
-// it again continues a destruction that failed half-way. ErrNoShard says that
-// nothing is left.
-func (s *Shard) Destroy(ctx context.Context) error {
+// Clear removes all that a closed shard consists of, except its head: that
+// stays, closed, so that whoever was frozen in the middle of creating or writing
+// the shard finds it closed, not missing. Calling it again continues one that
+// failed half-way. ErrNoShard says that there is no head.
+func (s *Shard) Clear(ctx context.Context) error {
 	h, err := s.readHead(ctx)
 	if err != nil {
 		return err
 	}
 	if !h.Meta().Closed {
-		return fmt.Errorf("destroy %s: the shard is not closed: %w", s.partition, store.ErrInvalid)
+		return fmt.Errorf("clear %s: the shard is not closed: %w", s.partition, store.ErrInvalid)
 	}
-	if err := s.destroyBlobs(ctx); err != nil {
+	if err := s.clearBlobs(ctx); err != nil {
 		return err
 	}
-	if err := s.destroyRows(ctx); err != nil {
+	return s.clearRows(ctx)
+}
+
+// Destroy removes all that a closed shard consists of, the head last. Calling
+// it again continues a destruction that failed half-way. ErrNoShard says that
+// nothing is left.
+//
+// It is for a shard that nobody can be about to create or write any more: one
+// that is created again under the same name is not the same shard, and memory
+// of the old one is not good for it. Until that is sure, Clear.
+func (s *Shard) Destroy(ctx context.Context) error {
+	if err := s.Clear(ctx); err != nil {
+		return err
+	}
+	if _, err := s.deleteRows(ctx, []string{headKey}); err != nil {
 		return err
 	}
 	s.pool.Forget(s.partition)
@@ -287,7 +305,7 @@ func (s *Shard) readHead(ctx context.Context) (h Head, err error) {
 	return h, err
 }
 
-func (s *Shard) destroyBlobs(ctx context.Context) error {
+func (s *Shard) clearBlobs(ctx context.Context) error {
 	var names []string
 	if err := s.eachBlob(ctx, func(b store.BlobInfo) { names = append(names, b.Name) }); err != nil {
 		return err
@@ -296,21 +314,32 @@ func (s *Shard) destroyBlobs(ctx context.Context) error {
 	return err
 }
 
-// destroyRows deletes the log, page after page, and then the head.
-func (s *Shard) destroyRows(ctx context.Context) error {
+// clearRows deletes the log, page after page. Somebody else may be at it too.
+func (s *Shard) clearRows(ctx context.Context) error {
+	for _, q := range []store.RangeQuery{{From: counterPrefix, To: headKey}, {From: logPrefix}} {
+		if err := s.clearRange(ctx, q); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// clearRange deletes a range of rows, a page at a time.
+func (s *Shard) clearRange(ctx context.Context, q store.RangeQuery) error {
+	q.Limit = store.MaxTransactionOps
 	for range maxLogPages {
-		page, err := s.cfg.Table.Range(ctx, s.partition, store.RangeQuery{From: logPrefix, Limit: store.MaxTransactionOps})
+		page, err := s.cfg.Table.Range(ctx, s.partition, q)
 		if err != nil {
 			return fmt.Errorf("list rows of %s: %w", s.partition, err)
 		}
-		keys := []string{headKey}
-		if len(page.Rows) > 0 {
-			keys = keys[:0]
+		if len(page.Rows) == 0 {
+			return nil
 		}
-		for _, r := range page.Rows {
-			keys = append(keys, r.Key)
+		keys := make([]string, len(page.Rows))
+		for i, r := range page.Rows {
+			keys[i] = r.Key
 		}
-		if n, err := s.deleteRows(ctx, keys); err != nil || n < len(keys) || keys[0] == headKey {
+		if _, err := s.deleteRows(ctx, keys); err != nil {
 			return err
 		}
 	}

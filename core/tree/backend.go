@@ -25,8 +25,8 @@ type shardLog interface {
 	View(ctx context.Context, o shard.ReadOptions) (shardView, error)
 	Checkpoint(ctx context.Context, budget time.Duration) (shard.CheckpointReport, error)
 	Collect(ctx context.Context) (shard.CollectReport, error)
-	SetClosed(ctx context.Context, closed bool) error
 	SetClosedAt(ctx context.Context, closed bool, epoch uint64) error
+	Clear(ctx context.Context) error
 	Destroy(ctx context.Context) error
 }
 

@@ -129,13 +129,6 @@ func (l hookedLog) View(ctx context.Context, o shard.ReadOptions) (shardView, er
 	return hookedView{v, l}, err
 }
 
-func (l hookedLog) SetClosed(ctx context.Context, closed bool) error {
-	if err := l.h.call("close", l.partition); err != nil {
-		return err
-	}
-	return l.shardLog.SetClosed(ctx, closed)
-}
-
 func (l hookedLog) SetClosedAt(ctx context.Context, closed bool, epoch uint64) error {
 	if err := l.h.call("close", l.partition); err != nil {
 		return err

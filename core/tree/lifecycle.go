@@ -10,7 +10,6 @@ import (
 
 	"github.com/latticekv/lattice/core/keyspace"
 	"github.com/latticekv/lattice/core/shard"
-	"github.com/latticekv/lattice/core/store"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -22,22 +21,30 @@ import (
 //	creating  shards are created         -> active, settled
 //	active    shards are opened          -> settled
 //	deleted   shards are closed          -> settled
-//	purging   shards are destroyed       -> the row is removed
+//	purging   shards are emptied         -> a grave takes the place of the row
 //
 // A tree is visible once it is active, and by then all its shards exist. A
 // closed shard refuses every read and write, whatever an instance remembers;
 // so when a delete has returned, no instance can write.
+//
+// The heads of a purged tree's shards stay behind, closed, until its grave is
+// cleared away long afterwards. So nobody who was frozen in the middle of
+// creating the tree can bring a shard back to which somebody else, with as old
+// an idea of the tree, would then write.
 
 const (
 	// fanOut bounds the shards that one operation works on at once.
 	fanOut = 16
 	// createAttempts bounds how often a create begins again because a tree of
-	// the name was purged under it.
+	// the name was purged under it, settleAttempts how often a tree is followed
+	// into another state.
 	createAttempts = 8
+	settleAttempts = 8
 )
 
 // eachShard calls f for every shard ever allocated to the tree, several at
-// once, and returns the first error. A shard that does not exist is no error.
+// once, and returns the first error. A shard that does not exist is no error,
+// nor is one that a purge has emptied: the row will tell.
 func (db *DB) eachShard(ctx context.Context, r *row, f func(context.Context, shardLog) error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(fanOut)
@@ -45,7 +52,7 @@ func (db *DB) eachShard(ctx context.Context, r *row, f func(context.Context, sha
 		partition := r.partition(id)
 		g.Go(func() error {
 			err := f(ctx, db.shard(partition, db.tuning(r)))
-			if err != nil && !errors.Is(err, shard.ErrNoShard) {
+			if err != nil && !errors.Is(err, shard.ErrNoShard) && !errors.Is(err, shard.ErrClosed) {
 				return fmt.Errorf("shard %d of tree %q: %w", id, r.Name, err)
 			}
 			return nil
@@ -64,11 +71,22 @@ func (db *DB) tuning(r *row) shard.Tuning {
 }
 
 // settled brings the shards into the state of the row and marks the row, unless
-// that is done already. A purged tree comes back as ErrTreeNotFound.
+// that is done already; and again for whatever state others have put the tree
+// in meanwhile. A purged tree comes back as ErrTreeNotFound.
 func (db *DB) settled(ctx context.Context, s stored) (stored, error) {
-	if s.Settled {
-		return s, nil
+	for range settleAttempts {
+		if s.Settled {
+			return s, nil
+		}
+		var err error
+		if s, err = db.settle(ctx, s); err != nil {
+			return stored{}, err
+		}
 	}
+	return stored{}, fmt.Errorf("tree %q changes again and again: %w", s.Name, ErrRoutingUnstable)
+}
+
+func (db *DB) settle(ctx context.Context, s stored) (stored, error) {
 	switch s.State {
 	case StateCreating:
 		return db.settleCreate(ctx, s)
@@ -87,21 +105,13 @@ func (db *DB) settleCreate(ctx context.Context, s stored) (stored, error) {
 	if err := db.eachShard(ctx, &s.row, func(ctx context.Context, l shardLog) error { return l.Create(ctx) }); err != nil {
 		return stored{}, err
 	}
-	now, err := db.reg.update(ctx, s.Name, func(r *row) error {
+	return db.reg.update(ctx, s.Name, func(r *row) error {
 		if r.ID != s.ID || r.State != StateCreating {
 			return errUnchanged
 		}
 		r.State, r.Settled = StateActive, true
 		return nil
 	})
-	// Somebody purged the tree while this call was making shards, perhaps for
-	// the second time: what it made must not linger.
-	if errors.Is(err, ErrTreeNotFound) || err == nil && (now.ID != s.ID || now.State == StatePurging) {
-		if derr := db.eachShard(ctx, &s.row, destroy); derr != nil {
-			return stored{}, derr
-		}
-	}
-	return now, err
 }
 
 func (db *DB) settleClosed(ctx context.Context, s stored, closed bool) (stored, error) {
@@ -118,24 +128,13 @@ func (db *DB) settleClosed(ctx context.Context, s stored, closed bool) (stored, 
 	})
 }
 
-// destroy removes a shard. It is closed already, unless somebody who was
-// frozen in the middle of a creation or recovery made or opened it since.
-func destroy(ctx context.Context, l shardLog) error {
-	err := l.Destroy(ctx)
-	if !errors.Is(err, store.ErrInvalid) {
-		return err
-	}
-	if err := l.SetClosed(ctx, true); err != nil {
-		return err
-	}
-	return l.Destroy(ctx)
-}
-
+// settlePurge empties the shards of a tree and buries it.
 func (db *DB) settlePurge(ctx context.Context, s stored) error {
-	if err := db.eachShard(ctx, &s.row, destroy); err != nil {
+	err := db.eachShard(ctx, &s.row, func(ctx context.Context, l shardLog) error { return l.Clear(ctx) })
+	if err != nil {
 		return err
 	}
-	return db.reg.remove(ctx, s)
+	return db.reg.bury(ctx, s, db.clock.Now())
 }
 
 // Create makes a tree, and reports whether this call did. A tree that exists
@@ -194,16 +193,16 @@ func (db *DB) planTree(name string, o CreateOptions) (row, error) {
 	if err != nil {
 		return row{}, argumentError(err)
 	}
-	return newRow(name, db.reg.newID(), count, settings, db.clock.Now())
+	return newRow(name, count, settings, db.clock.Now())
 }
 
-// findOrInsert returns the row of the name, and whether it is the one given.
+// findOrInsert returns the row of the name, and whether this call made it.
 func (db *DB) findOrInsert(ctx context.Context, name string, fresh row) (stored, bool, error) {
 	s, err := db.reg.read(ctx, name)
 	if errors.Is(err, ErrTreeNotFound) {
 		return db.reg.insert(ctx, fresh)
 	}
-	return s, err == nil && s.ID == fresh.ID, err
+	return s, false, err
 }
 
 // matches compares a tree with what a create asked for.

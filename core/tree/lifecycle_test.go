@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/latticekv/lattice/core/options"
-	"github.com/latticekv/lattice/core/shard"
 	"github.com/latticekv/lattice/core/store"
 	"github.com/latticekv/lattice/providers/faulty"
 	"github.com/latticekv/lattice/providers/memory"
@@ -248,8 +247,8 @@ func TestPurgedTreeIsGoneAndItsNameFree(t *testing.T) {
 	wantErr(t, a.Purge(ctx, "t"), ErrTreeNotFound)
 	for _, p := range partitions {
 		page, err := m.Table().Range(ctx, p, store.RangeQuery{})
-		if err != nil || len(page.Rows) != 0 {
-			t.Errorf("%s holds %d rows, %v", p, len(page.Rows), err)
+		if err != nil || len(page.Rows) != 1 {
+			t.Errorf("%s holds %d rows, %v: only the closed head stays", p, len(page.Rows), err)
 		}
 	}
 	if blobs, err := m.Blobs().List(ctx, "", ""); err != nil || len(blobs.Blobs) != 0 {
@@ -264,6 +263,53 @@ func TestPurgedTreeIsGoneAndItsNameFree(t *testing.T) {
 		if keys, _ := walkPages(t, in.writer(t, "t"), ScanQuery{Limit: 10}); !slices.Equal(keys, []string{"new"}) {
 			t.Errorf("the new tree holds %v", keys)
 		}
+	}
+}
+
+func TestGravesAreClearedLongAfterThePurge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, m := fresh(t)
+		ctx := t.Context()
+		var partitions []string
+		for i := range 3 {
+			h := in.writer(t, "t")
+			partitions = append(partitions, h.entry.cur.Load().partitions...)
+			must(t, in.Delete(ctx, "t"))
+			must(t, in.Purge(ctx, "t"))
+			must(t, in.clock.Sleep(ctx, time.Duration(i)*24*time.Hour))
+		}
+		rows := func() (heads, graves int) {
+			for _, p := range partitions {
+				page, err := m.Table().Range(ctx, p, store.RangeQuery{})
+				must(t, err)
+				heads += len(page.Rows)
+			}
+			page, err := m.Table().Range(ctx, partitionRegistry, store.RangeQuery{From: gravePrefix, To: gravePrefix + "~"})
+			must(t, err)
+			return heads, len(page.Rows)
+		}
+		for _, c := range []struct {
+			wait  time.Duration
+			heads int
+		}{{0, 12}, {4*24*time.Hour + time.Second, 4}, {0, 4}, {2 * 24 * time.Hour, 0}} {
+			must(t, in.clock.Sleep(ctx, c.wait))
+			rep, err := in.Collect(ctx, 0)
+			must(t, err)
+			if heads, graves := rows(); heads != c.heads || graves != c.heads/4 || rep.Failed != 0 {
+				t.Errorf("after %v: %d heads of %d graves, want %d: %+v", c.wait, heads, graves, c.heads, rep)
+			}
+		}
+	})
+}
+
+func TestDamagedGraveIsLoud(t *testing.T) {
+	in, m := fresh(t)
+	for _, data := range [][]byte{[]byte("x"), graveFormat.Seal([]byte(`{"id":"00"}`)), graveFormat.Seal([]byte(`{"more":1}`))} {
+		_, _ = m.Table().Apply(t.Context(), partitionRegistry, []store.Op{store.Delete(gravePrefix+"0", "")})
+		_, err := m.Table().Apply(t.Context(), partitionRegistry, []store.Op{store.Insert(gravePrefix+"0", data)})
+		must(t, err)
+		_, err = in.Collect(t.Context(), 0)
+		wantErr(t, err, store.ErrCorrupt)
 	}
 }
 
@@ -386,131 +432,6 @@ func TestUpdateGivesUpWithTheCause(t *testing.T) {
 	})
 }
 
-// crash runs an operation once for each storage call it makes, killed at that
-// call before and after its effect, each time on a fresh store and in virtual
-// time.
-func crash(t *testing.T, setUp func(t *testing.T, in *instance), op func(ctx context.Context, in *instance) error, check func(t *testing.T, in *instance, err error)) {
-	t.Helper()
-	prepare := func(t *testing.T) (*memory.Store, *faulty.Instance, *instance) {
-		m := memory.New(memory.Options{})
-		setUp(t, open(t, m.Table(), m.Blobs()))
-		f := faulty.New(m.Table(), m.Blobs(), faulty.Options{})
-		return m, f, open(t, f.Table(), f.Blobs())
-	}
-	var calls uint64
-	synctest.Test(t, func(t *testing.T) {
-		_, f, in := prepare(t)
-		must(t, op(t.Context(), in))
-		calls = f.Calls()
-	})
-	if calls < 2 {
-		t.Fatalf("only %d calls", calls)
-	}
-	for n := uint64(1); n <= calls; n++ {
-		for _, point := range faulty.Points {
-			t.Run(fmt.Sprintf("call %d of %d %s", n, calls, point), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					m, f, in := prepare(t)
-					f.KillAt(n, point)
-					ctx, cancel := f.Context(t.Context())
-					defer cancel()
-					err := op(ctx, in)
-					check(t, open(t, m.Table(), m.Blobs()), err)
-				})
-			})
-		}
-	}
-}
-
-func TestCreateSurvivesACrashAnywhere(t *testing.T) {
-	crash(t, func(*testing.T, *instance) {}, func(ctx context.Context, in *instance) error {
-		_, _, err := in.Create(ctx, "t", CreateOptions{ShardCount: 3})
-		return err
-	}, func(t *testing.T, in *instance, err error) {
-		infos, _, lerr := in.List(t.Context(), "", 10)
-		if lerr != nil || len(infos) > 1 || len(infos) == 1 && infos[0].State != StateActive {
-			t.Fatalf("half a tree shows: %+v %v", infos, lerr)
-		}
-		h, oerr := in.Open(t.Context(), "t")
-		if oerr != nil {
-			wantErr(t, oerr, ErrTreeNotFound)
-			h = in.writer(t, "t")
-		}
-		load(t, h, 30)
-		if c, err := h.Count(t.Context(), Bounds{}, ReadOptions{}); err != nil || c.Total != 30 {
-			t.Errorf("%+v %v", c, err)
-		}
-	})
-}
-
-func TestDeleteSurvivesACrashAnywhere(t *testing.T) {
-	crash(t, func(t *testing.T, in *instance) { load(t, in.writer(t, "t"), 30) },
-		func(ctx context.Context, in *instance) error { return in.Delete(ctx, "t") },
-		func(t *testing.T, in *instance, err error) {
-			rep, cerr := in.Collect(t.Context(), 0)
-			must(t, cerr)
-			info, ierr := in.Info(t.Context(), "t")
-			must(t, ierr)
-			if info.State == StateActive && len(rep.Finished) > 0 {
-				t.Errorf("nothing was begun but %v finished", rep.Finished)
-			}
-			must(t, in.Delete(t.Context(), "t"))
-			closed(t, in, true)
-			must(t, in.Recover(t.Context(), "t"))
-			if c, err := in.writer(t, "t").Count(t.Context(), Bounds{}, ReadOptions{}); err != nil || c.Total != 30 {
-				t.Errorf("%+v %v", c, err)
-			}
-		})
-}
-
-func TestRecoverSurvivesACrashAnywhere(t *testing.T) {
-	crash(t, func(t *testing.T, in *instance) {
-		load(t, in.writer(t, "t"), 30)
-		must(t, in.Delete(t.Context(), "t"))
-	}, func(ctx context.Context, in *instance) error { return in.Recover(ctx, "t") },
-		func(t *testing.T, in *instance, err error) {
-			h, oerr := in.Open(t.Context(), "t")
-			if oerr != nil {
-				wantErr(t, oerr, ErrTreeDeleted)
-				must(t, in.Recover(t.Context(), "t"))
-				h = in.writer(t, "t")
-			}
-			closed(t, in, false)
-			if c, err := h.Count(t.Context(), Bounds{}, ReadOptions{}); err != nil || c.Total != 30 {
-				t.Errorf("%+v %v", c, err)
-			}
-		})
-}
-
-func TestPurgeSurvivesACrashAnywhere(t *testing.T) {
-	var partitions []string
-	crash(t, func(t *testing.T, in *instance) {
-		h := in.writer(t, "t")
-		load(t, h, 30)
-		_, err := h.Put(t.Context(), "large", make([]byte, 300<<10), PutOptions{})
-		must(t, err)
-		partitions = h.entry.cur.Load().partitions
-		must(t, in.Delete(t.Context(), "t"))
-	}, func(ctx context.Context, in *instance) error { return in.Purge(ctx, "t") },
-		func(t *testing.T, in *instance, err error) {
-			if _, oerr := in.Open(t.Context(), "t"); !errors.Is(oerr, ErrTreeDeleted) && !errors.Is(oerr, ErrTreeNotFound) {
-				t.Fatal(oerr)
-			}
-			if perr := in.Purge(t.Context(), "t"); perr != nil && !errors.Is(perr, ErrTreeNotFound) {
-				t.Fatal(perr)
-			}
-			for _, p := range partitions {
-				if page, err := in.table.Range(t.Context(), p, store.RangeQuery{}); err != nil || len(page.Rows) != 0 {
-					t.Errorf("%s holds %d rows, %v", p, len(page.Rows), err)
-				}
-			}
-			h := in.writer(t, "t")
-			if c, err := h.Count(t.Context(), Bounds{}, ReadOptions{}); err != nil || c.Total != 0 {
-				t.Errorf("the new tree begins with %+v %v", c, err)
-			}
-		})
-}
-
 func TestLateDecisionsDoNotTouchTheShards(t *testing.T) {
 	a, m := fresh(t)
 	b := open(t, m.Table(), m.Blobs())
@@ -531,23 +452,6 @@ func TestLateDecisionsDoNotTouchTheShards(t *testing.T) {
 	_, err = a.settleClosed(ctx, recovered, false)
 	must(t, err)
 	closed(t, b, true)
-}
-
-// closed checks every shard of the tree.
-func closed(t *testing.T, in *instance, want bool) {
-	t.Helper()
-	s, err := in.reg.read(t.Context(), "t")
-	must(t, err)
-	if !s.Settled {
-		t.Error("the row is not settled")
-	}
-	must(t, in.eachShard(t.Context(), &s.row, func(ctx context.Context, l shardLog) error {
-		_, err := l.View(ctx, shard.ReadOptions{})
-		if errors.Is(err, shard.ErrClosed) != want {
-			return fmt.Errorf("closed %v expected: %w", want, errors.Join(err, errors.New("x")))
-		}
-		return nil
-	}))
 }
 
 func TestPurgeByCollectLeavesATreeAloneThatWasDeletedAgain(t *testing.T) {

@@ -67,11 +67,14 @@ func (db *DB) Checkpoint(ctx context.Context, budget time.Duration) (Report, err
 
 // Collect deletes what is no longer needed, shard after shard across all trees,
 // like Checkpoint. It also finishes trees whose creation, deletion or recovery
-// was left half done, and destroys trees whose SoftDeleteDuration has passed.
+// was left half done, and purges trees whose SoftDeleteDuration has passed.
 func (db *DB) Collect(ctx context.Context, budget time.Duration) (Report, error) {
 	var rep Report
 	w := db.walker("~walk-collect", budget, &rep)
 	w.tree = func(ctx context.Context, s stored) (bool, error) { return db.tend(ctx, s, &rep) }
+	if err := db.clearGraves(ctx, &rep); err != nil {
+		return rep, err
+	}
 	w.shard = func(ctx context.Context, l shardLog, _ time.Duration) error {
 		r, err := l.Collect(ctx)
 		rep.Rows += r.Rows

@@ -64,29 +64,32 @@ func (g *registry) pause(ctx context.Context, attempt int, atLeast time.Duration
 	return g.clock.Sleep(ctx, max(clock.Jitter(g.clock, d), atLeast))
 }
 
-// insert writes the row of a new tree and reports whether it was this call that
-// created it; otherwise the row that stands is returned.
+// insert writes the row of a new tree, under an id that was never used before,
+// and reports whether it was this call that created it; otherwise the row that
+// stands is returned.
 func (g *registry) insert(ctx context.Context, r row) (stored, bool, error) {
 	r.stamp(g.newID())
-	data, err := encodeTreeRow(&r)
-	if err != nil {
-		return stored{}, false, err
-	}
-	ops := []store.Op{store.Insert(rowKey(r.Name), data)}
+	mine := map[string]bool{}
 	for attempt := 0; ; attempt++ {
-		etags, err := g.table.Apply(ctx, partitionRegistry, ops)
+		// An insert of unknown outcome may have been applied, and the tree even
+		// purged since; or it may be applied later still. So every attempt has
+		// an id of its own, and each of them is ours.
+		r.ID = g.newID()
+		mine[r.ID] = true
+		data, err := encodeTreeRow(&r)
+		if err != nil {
+			return stored{}, false, err
+		}
+		etags, err := g.table.Apply(ctx, partitionRegistry, []store.Op{store.Insert(rowKey(r.Name), data)})
 		if err == nil {
 			return stored{row: r, etag: etags[0]}, true, nil
 		}
 		if !uncertain(err) || attempt == registryAttempts {
 			return stored{}, false, fmt.Errorf("create %s: %w", rowWhere(r.Name), err)
 		}
-		// The insert may have been applied although its reply says otherwise,
-		// and one whose outcome is unknown may be applied later still: the id
-		// tells our row from another's, and trying again is harmless.
 		switch s, rerr := g.read(ctx, r.Name); {
 		case rerr == nil:
-			return s, s.ID == r.ID, nil
+			return s, mine[s.ID], nil
 		case !errors.Is(rerr, ErrTreeNotFound):
 			return stored{}, false, rerr
 		}
@@ -157,31 +160,6 @@ func (g *registry) replace(ctx context.Context, s *stored) error {
 		s.etag = etags[0]
 	}
 	return err
-}
-
-// remove deletes the row of a purged tree. A row that is gone already, or
-// belongs to a new tree of the name, is fine.
-func (g *registry) remove(ctx context.Context, s stored) error {
-	for attempt := 0; ; attempt++ {
-		_, err := g.table.Apply(ctx, partitionRegistry, []store.Op{store.Delete(rowKey(s.Name), s.etag)})
-		if err == nil {
-			return nil
-		}
-		if !uncertain(err) || attempt == registryAttempts {
-			return fmt.Errorf("remove %s: %w", rowWhere(s.Name), err)
-		}
-		now, rerr := g.read(ctx, s.Name)
-		if errors.Is(rerr, ErrTreeNotFound) || rerr == nil && now.ID != s.ID {
-			return nil
-		}
-		if rerr != nil {
-			return rerr
-		}
-		s = now
-		if g.pause(ctx, attempt, store.RetryAfter(err)) != nil {
-			return fmt.Errorf("remove %s: %w", rowWhere(s.Name), err)
-		}
-	}
 }
 
 // list returns up to limit rows of trees, from a row key on, in order of names,

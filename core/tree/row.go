@@ -79,13 +79,14 @@ func rowKey(name string) string { return hex.EncodeToString([]byte(name)) }
 
 func rowWhere(name string) string { return fmt.Sprintf("registry row of tree %q", name) }
 
-func newRow(name, id string, shardCount int, settings map[string]json.RawMessage, now clock.Instant) (row, error) {
+// newRow returns the row of a new tree, all but its id.
+func newRow(name string, shardCount int, settings map[string]json.RawMessage, now clock.Instant) (row, error) {
 	m, err := keyspace.Default(shardCount)
 	if err != nil {
 		return row{}, err
 	}
 	r := row{
-		Name: name, ID: id, State: StateCreating, Epoch: 1, Created: now.Milli(),
+		Name: name, State: StateCreating, Epoch: 1, Created: now.Milli(),
 		ShardCount: shardCount, Options: settings, NextShard: uint32(shardCount),
 	}
 	r.setMap(m)

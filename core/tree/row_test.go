@@ -15,8 +15,9 @@ import (
 
 func sampleRow(t testing.TB) row {
 	t.Helper()
-	r, err := newRow("orders", "00000000000000ab", 4, map[string]json.RawMessage{"MaxScanRetries": json.RawMessage("5")}, clock.Instant{Wall: 1_700_000_000_123e6})
+	r, err := newRow("orders", 4, map[string]json.RawMessage{"MaxScanRetries": json.RawMessage("5")}, clock.Instant{Wall: 1_700_000_000_123e6})
 	must(t, err)
+	r.ID = "00000000000000ab"
 	r.stamp("01")
 	return r
 }
