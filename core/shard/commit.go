@@ -131,6 +131,7 @@ func (s *Shard) attempt(ctx context.Context, group []*pending) ([]*plan, verdict
 	case out == outcomeLost:
 		return nil, verdictAgain, nil
 	}
+	s.reads.Add(-p.reads)
 	return []*plan{p}, verdictDone, nil
 }
 

@@ -33,6 +33,7 @@ type plan struct {
 	sizes   []int
 	ops     []store.Op
 	records []record.Record
+	reads   int64               // operations that the head takes along
 	keys    map[string]struct{} // of a long append, for readers under a lease
 }
 
@@ -331,6 +332,8 @@ func (j *judge) finish() {
 	h.Append = p.id
 	h.Clock = j.first + clock.HLC(len(p.records)) - 1
 	h.Writes += uint64(len(p.records))
+	p.reads = j.s.reads.Load()
+	h.Reads += uint64(p.reads)
 	p.cutRows(j.first, j.s.writer)
 	h.Seq = p.fromSeq + uint64(len(p.rows))
 	p.ops = make([]store.Op, 0, len(p.rows)+1)

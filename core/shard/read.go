@@ -18,10 +18,14 @@ const maxMissed = 8
 // linearizable: it costs no storage operation under the lease, else a share of
 // one query, and the leaf if that is not cached.
 func (s *Shard) Get(ctx context.Context, key string, o ReadOptions) (record.Entry, bool, error) {
+	s.counted()
 	if look, ok := s.glance(key); ok {
 		if e, found, err := look.finish(ctx, key); err == nil {
 			return e, found, nil
 		}
+	}
+	if s.reportDue(s.cfg.Clock.Now().Mono) {
+		s.report(ctx)
 	}
 	var missed error
 	for range maxMissed {
@@ -59,7 +63,7 @@ func (s *Shard) glance(key string) (looked, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	st := s.st
-	if st == nil || !st.reliable(now) || st.lease.due(now) || st.barrier() != nil {
+	if st == nil || !st.reliable(now) || st.lease.due(now) || st.barrier() != nil || s.reportDue(now.Mono) {
 		return looked{}, false
 	}
 	if st.inflight != nil && st.inflight.changes(key) {

@@ -35,6 +35,14 @@ type Shard struct {
 	loading chan struct{}
 	// checkpointing keeps the instance from doing a checkpoint twice at once.
 	checkpointing atomic.Bool
+	// reads are operations that no append and no report has taken along yet;
+	// reportAt is the monotonic time from which a reader reports them. The rest
+	// is guarded by counting: the row of this object as it was last seen.
+	reads      atomic.Int64
+	reportAt   atomic.Int64
+	counting   sync.Mutex
+	counterTag store.ETag
+	reported   uint64
 	// retired says that the pool has forgotten the object: it holds no lease.
 	retired atomic.Bool
 }

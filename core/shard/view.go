@@ -32,6 +32,10 @@ type View struct {
 // View returns the state as current as the options demand: one proof, then any
 // number of reads.
 func (s *Shard) View(ctx context.Context, o ReadOptions) (*View, error) {
+	s.counted()
+	if s.reportDue(s.cfg.Clock.Now().Mono) {
+		s.report(ctx)
+	}
 	if err := s.current(ctx, o, func(*plan) bool { return true }); err != nil {
 		return nil, err
 	}
