@@ -17,8 +17,6 @@ import (
 const (
 	// writeBatch is the number of entries written by one call.
 	writeBatch = 100
-	// updateRounds is how many times over the data is updated.
-	updateRounds = 4
 	// mostWritten is the expectation for the bytes written per byte of data.
 	mostWritten = 8.0
 )
@@ -27,7 +25,7 @@ const (
 // value, of one shard under uniform updates.
 func amplify(ctx context.Context, s *settings, out io.Writer) error {
 	fmt.Fprintf(out, "\nuniform updates of one shard, %d times over the data in batches of %d, values of %d bytes, seed %d\n\n",
-		updateRounds, writeBatch, s.valueBytes, s.seed)
+		s.rounds, writeBatch, s.valueBytes, s.seed)
 	fmt.Fprintln(out, "| entries  | loading | updates | of it log | of it blobs | writes/s | expected |")
 	fmt.Fprintln(out, "|---------:|--------:|--------:|----------:|------------:|---------:|:---------|")
 	for _, n := range s.entries {
@@ -35,9 +33,16 @@ func amplify(ctx context.Context, s *settings, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		if err := a.run(ctx, n, out); err != nil {
+		got, err := a.run(ctx, n)
+		if err != nil {
 			return fmt.Errorf("%d entries: %w", n, err)
 		}
+		word := "pass"
+		if got.update.total() > mostWritten {
+			word = "over"
+		}
+		fmt.Fprintf(out, "| %8d | %7.2f | %7.2f | %9.2f | %11.2f | %8.0f | ≤ %.0f: %s |\n", n,
+			got.load.total(), got.update.total(), got.update.log, got.update.blobs, got.perSecond, mostWritten, word)
 	}
 	return nil
 }
@@ -73,25 +78,22 @@ func newAmplification(ctx context.Context, s *settings) (*amplification, error) 
 	}, err
 }
 
-func (a *amplification) run(ctx context.Context, entries int, out io.Writer) error {
+// amplified is what was written while loading and while updating, and how many
+// updates a second there were.
+type amplified struct {
+	load, update written
+	perSecond    float64
+}
+
+func (a *amplification) run(ctx context.Context, entries int) (got amplified, err error) {
 	loaded := 0
-	load, err := a.phase(ctx, entries, func() int { loaded++; return loaded - 1 })
-	if err != nil {
-		return err
+	if got.load, err = a.phase(ctx, entries, func() int { loaded++; return loaded - 1 }); err != nil {
+		return got, err
 	}
 	begin := time.Now()
-	update, err := a.phase(ctx, updateRounds*entries, func() int { return a.rnd.IntN(entries) })
-	if err != nil {
-		return err
-	}
-	rate := float64(updateRounds*entries) / time.Since(begin).Seconds()
-	word := "pass"
-	if update.total() > mostWritten {
-		word = "over"
-	}
-	fmt.Fprintf(out, "| %8d | %7.2f | %7.2f | %9.2f | %11.2f | %8.0f | ≤ %.0f: %s |\n",
-		entries, load.total(), update.total(), update.log, update.blobs, rate, mostWritten, word)
-	return nil
+	got.update, err = a.phase(ctx, a.s.rounds*entries, func() int { return a.rnd.IntN(entries) })
+	got.perSecond = float64(a.s.rounds*entries) / time.Since(begin).Seconds()
+	return got, err
 }
 
 // written are bytes per byte of user data.

@@ -23,6 +23,7 @@ type settings struct {
 	seed             uint64
 	parts            string
 	entries          []int
+	rounds           int
 }
 
 func main() {
@@ -47,6 +48,7 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 	f.DurationVar(&s.warmup, "warmup", time.Second, "time before each cell that does not count")
 	f.IntVar(&s.keys, "keys", 1000, "number of keys")
 	f.IntVar(&s.valueBytes, "value", 100, "bytes of a value")
+	f.IntVar(&s.rounds, "rounds", 4, "how many times over the entries are updated")
 	f.Uint64Var(&s.seed, "seed", 1, "seed of the order of keys and of the values")
 	f.StringVar(&s.parts, "parts", "compare,amplify", "what to run: compare, amplify")
 	clients := f.String("clients", "1,16,64,256", "numbers of concurrent clients")
@@ -59,8 +61,8 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 		return nil, err
 	}
 	s.entries, err = numbers("entries", *entries)
-	if err == nil && (s.keys < 1 || s.valueBytes < 1 || s.duration <= 0) {
-		err = fmt.Errorf("keys, value and duration must be positive")
+	if err == nil && (s.keys < 1 || s.valueBytes < 1 || s.rounds < 1 || s.duration <= 0) {
+		err = fmt.Errorf("keys, value, rounds and duration must be positive")
 	}
 	return s, err
 }
