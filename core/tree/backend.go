@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/latticekv/lattice/core/keyspace"
+	"github.com/latticekv/lattice/core/leaf"
 	"github.com/latticekv/lattice/core/record"
 	"github.com/latticekv/lattice/core/shard"
 )
@@ -72,6 +73,24 @@ func (p pool) shard(partition string, t shard.Tuning) shardLog {
 	s := p.Shard(partition)
 	s.SetTuning(t)
 	return log{s}
+}
+
+// Mirrored returns how many entries this instance has mirrored to the targets
+// of splits, and how many times that failed and was left to the drain.
+func (db *DB) Mirrored() (entries, failures uint64) {
+	if p, ok := db.shards.(interface{ Mirrored() (uint64, uint64) }); ok {
+		return p.Mirrored()
+	}
+	return 0, 0
+}
+
+// CacheStats describes the cache of leaves that the shards of this instance
+// share.
+func (db *DB) CacheStats() leaf.Stats {
+	if p, ok := db.shards.(interface{ CacheStats() leaf.Stats }); ok {
+		return p.CacheStats()
+	}
+	return leaf.Stats{}
 }
 
 // log and view adapt the concrete types of package shard.

@@ -41,6 +41,8 @@ type Config struct {
 	// Exclusive says that no other process can have the store open, so that a
 	// lease of another owner is that of a process that died.
 	Exclusive bool
+	// Splits observe the splits that this instance works on; any may be nil.
+	Splits split.Events
 }
 
 // DB is the set of trees of one store, as one instance sees it. It is safe for
@@ -104,7 +106,7 @@ func newDB(c Config, s shards) *DB {
 	return &DB{
 		opts: c.Options, clock: c.Clock, table: c.Table, blobs: c.Blobs,
 		reg: registry{table: c.Table, clock: c.Clock}, shards: s,
-		splits: &split.Coordinator{Table: c.Table, Clock: c.Clock, Driver: c.Clock.Uint64() | 1},
+		splits: &split.Coordinator{Table: c.Table, Clock: c.Clock, Driver: c.Clock.Uint64() | 1, Events: c.Splits},
 		trees:  map[string]*entry{},
 	}
 }
