@@ -223,3 +223,31 @@ func TestIdsAreNeverUsedAgain(t *testing.T) {
 		wantErr(t, err, shard.ErrClosed) // a late creator does not bring it back
 	}
 }
+
+func TestLostInsertOfATreePurgedMeanwhileIsNotRepeated(t *testing.T) {
+	m := memory.New(memory.Options{})
+	other := open(t, m.Table(), m.Blobs())
+	var first string
+	f := faulty.New(m.Table(), m.Blobs(), faulty.Options{Before: func(ctx context.Context, c *faulty.Call) error {
+		if c.Kind != faulty.Get || first != "" {
+			return nil
+		}
+		s, err := other.reg.read(ctx, "t")
+		if err != nil {
+			return nil
+		}
+		first = s.ID
+		_, err = other.settled(ctx, s)
+		return errors.Join(err, other.Delete(ctx, "t"), other.Purge(ctx, "t"))
+	}})
+	f.Add(faulty.Rule{When: faulty.Kinds(faulty.Apply), Times: 1, Do: faulty.Lose()})
+	in := open(t, f.Table(), f.Blobs())
+	_, created, err := in.Create(t.Context(), "t", CreateOptions{})
+	if err != nil || !created {
+		t.Fatalf("created %v, %v", created, err)
+	}
+	put(t, in.writer(t, "t"), "k")
+	if s, err := in.reg.read(t.Context(), "t"); err != nil || first == "" || s.ID == first {
+		t.Errorf("id %q after %q, %v", s.ID, first, err)
+	}
+}

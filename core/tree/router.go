@@ -88,19 +88,16 @@ func (t *Tree) unstable(cause error) error {
 // ShardMap returns the shard map as this instance knows it.
 func (t *Tree) ShardMap() *keyspace.Map { return t.entry.last.Load().shardMap }
 
-// expiry turns a time to live into the Unix millisecond at which it ends: 0 for
-// none. It rounds up, and ends within what RFC 3339 can express.
+// expiry turns a time to live into the Unix millisecond at which it ends, rounded
+// up: 0 for none. It cannot overflow: neither a clock nor a duration in
+// nanoseconds reaches further than 292 years.
 func (t *Tree) expiry(ttl time.Duration) int64 {
 	if ttl <= 0 {
 		return 0
 	}
-	now := t.db.clock.Now().Milli()
 	ms := int64(ttl / time.Millisecond)
 	if ttl%time.Millisecond != 0 {
 		ms++
 	}
-	return min(max(now, 0), maxExpiry-ms) + ms
+	return max(t.db.clock.Now().Milli(), 0) + ms
 }
-
-// maxExpiry is the last millisecond of the year 9999.
-const maxExpiry = 253402300799999

@@ -272,6 +272,36 @@ func FuzzTokensNeverPanic(f *testing.F) {
 	})
 }
 
+func TestEntriesOnAShardThatDoesNotOwnThemAreInvisible(t *testing.T) {
+	in, _ := fresh(t)
+	h := in.writer(t, "t")
+	keys := load(t, h, 100)
+	m := h.entry.cur.Load()
+	// What a drain brings ahead of the swap: copies and tombstones on another
+	// shard, which owns slots of its own.
+	for _, k := range keys {
+		other := (m.shardMap.OwnerOf(k) + 1) % 4
+		_, err := h.shard(m, other).Write(t.Context(), []shard.Write{{Op: shard.OpPut, Key: k, Value: []byte("wrong")}, {Op: shard.OpPut, Key: k + "x"}})
+		must(t, err)
+	}
+	for _, reverse := range []bool{false, true} {
+		p, err := h.Scan(t.Context(), ScanQuery{Limit: 1000, Reverse: reverse})
+		must(t, err)
+		for _, it := range p.Items {
+			if string(it.Value) != "value of "+it.Key && m.shardMap.OwnerOf(it.Key) != (m.shardMap.OwnerOf(strings.TrimSuffix(it.Key, "x"))+1)%4 {
+				t.Errorf("%s has the value %q", it.Key, it.Value)
+			}
+		}
+		got := slices.DeleteFunc(keysOf(p.Items), func(k string) bool { return strings.HasSuffix(k, "x") })
+		if slices.Sort(got); !slices.Equal(got, keys) {
+			t.Errorf("reverse %v: %d entries", reverse, len(got))
+		}
+		if c, err := h.Count(t.Context(), Bounds{}, ReadOptions{}); err != nil || c.Total != int64(len(p.Items)) {
+			t.Errorf("count %+v, scan %d, %v", c, len(p.Items), err)
+		}
+	}
+}
+
 func TestScanFollowsSplitsBetweenPages(t *testing.T) {
 	for _, reverse := range []bool{false, true} {
 		t.Run(fmt.Sprint("reverse ", reverse), func(t *testing.T) {
