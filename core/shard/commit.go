@@ -22,7 +22,7 @@ const (
 // appends, and starts over when another instance was faster. Every member's
 // err and results are set when it returns. It returns what was appended.
 func (s *Shard) commit(ctx context.Context, group []*pending) []*plan {
-	b := newBackoff(s.cfg.Clock)
+	b := s.newBackoff()
 	for lost := 0; ; {
 		p, v, err := s.attempt(ctx, group)
 		if v == verdictDone && err == nil {
@@ -30,7 +30,7 @@ func (s *Shard) commit(ctx context.Context, group []*pending) []*plan {
 		}
 		switch {
 		case v == verdictAgain && err == nil:
-			if lost++; s.yield(ctx, b, lost) == nil {
+			if lost++; s.yield(ctx, &b, lost) == nil {
 				continue
 			}
 			err = fmt.Errorf("too many writers: %w", store.ErrUnavailable)
@@ -38,7 +38,7 @@ func (s *Shard) commit(ctx context.Context, group []*pending) []*plan {
 			if group[0].hasty() {
 				break
 			}
-			if err = s.awaitHandoff(ctx, b); err == nil {
+			if err = s.awaitHandoff(ctx, &b); err == nil {
 				continue
 			}
 		case v == verdictFinal:
@@ -161,7 +161,7 @@ func (s *Shard) send(ctx context.Context, p *plan) (outcome, error) {
 		return outcomeLost, nil
 	}
 	defer s.end()
-	b := newBackoff(s.cfg.Clock)
+	b := s.newBackoff()
 	unknown := false
 	for {
 		etags, err := s.cfg.Table.Apply(ctx, s.partition, p.ops)
@@ -174,7 +174,7 @@ func (s *Shard) send(ctx context.Context, p *plan) (outcome, error) {
 				return 0, err
 			}
 			unknown = true
-			out, rerr := s.resolve(ctx, p, b)
+			out, rerr := s.resolve(ctx, p, &b)
 			if out != 0 || rerr != nil && !retryable(rerr) {
 				return out, rerr
 			}
@@ -250,7 +250,7 @@ func (s *Shard) begin(p *plan) bool {
 		// of here: memory stops answering now.
 		s.st.lease = localLease{}
 	}
-	s.st.inflight, s.st.idle = p, make(chan struct{})
+	s.st.inflight = p
 	return true
 }
 
@@ -260,7 +260,10 @@ func (s *Shard) end() {
 	defer s.mu.Unlock()
 	if s.st != nil && s.st.inflight != nil {
 		s.st.inflight, s.st.awaited = nil, record.ID{}
-		close(s.st.idle)
+		if s.st.idle != nil {
+			close(s.st.idle)
+			s.st.idle = nil
+		}
 	}
 }
 

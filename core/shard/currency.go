@@ -174,13 +174,7 @@ func (s *Shard) leased() bool {
 // read: whoever asks the log may see it already, so memory must not answer
 // without it. An append that stays undecided makes memory unreliable.
 func (s *Shard) settle(ctx context.Context, touches func(*plan) bool) error {
-	s.mu.RLock()
-	st := s.st
-	var idle chan struct{}
-	if st != nil && st.inflight != nil && touches(st.inflight) {
-		idle = st.idle
-	}
-	s.mu.RUnlock()
+	idle := s.awaits(touches)
 	if idle == nil {
 		return nil
 	}
@@ -190,4 +184,25 @@ func (s *Shard) settle(ctx context.Context, touches func(*plan) bool) error {
 	case <-ctx.Done():
 		return fmt.Errorf("waiting for an append: %w: %w", store.ErrUnavailable, context.Cause(ctx))
 	}
+}
+
+// awaits returns a channel that is closed when the append under way ends, nil if
+// there is none that touches what is read.
+func (s *Shard) awaits(touches func(*plan) bool) chan struct{} {
+	s.mu.RLock()
+	st := s.st
+	concerned := st != nil && st.inflight != nil && touches(st.inflight)
+	s.mu.RUnlock()
+	if !concerned {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.st == nil || s.st.inflight == nil {
+		return nil
+	}
+	if s.st.idle == nil {
+		s.st.idle = make(chan struct{})
+	}
+	return s.st.idle
 }

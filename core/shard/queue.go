@@ -24,7 +24,9 @@ type pending struct {
 	records int
 	// deadline is that of its caller, zero if there is none.
 	deadline time.Time
-	turn     chan turn
+	// turn is how a request that waits hears that it is its turn; one that leads
+	// from the start has none.
+	turn chan turn
 	// queued is guarded by the queue's lock: still waiting for a group.
 	queued bool
 }
@@ -65,9 +67,12 @@ func (q *commitQueue) enqueue(p *pending) (lead bool) {
 	defer q.mu.Unlock()
 	p.queued = true
 	q.waiting = append(q.waiting, p)
-	lead = !q.led
-	q.led = true
-	return lead
+	if !q.led {
+		q.led = true
+		return true
+	}
+	p.turn = make(chan turn, 1)
+	return false
 }
 
 // take removes the next group: the oldest requests, at least one, within the
@@ -124,7 +129,6 @@ func (q *commitQueue) withdraw(p *pending) bool {
 // submit takes a request through the queue and returns when its outcome is
 // known, or when ctx ends and the outcome is not.
 func (s *Shard) submit(ctx context.Context, p *pending) error {
-	p.turn = make(chan turn, 1)
 	p.deadline, _ = ctx.Deadline()
 	if s.queue.enqueue(p) {
 		s.lead(ctx, p)
@@ -182,15 +186,18 @@ func (s *Shard) lead(ctx context.Context, p *pending) {
 	}
 }
 
-// groupContext is the context of an append. It outlives a leader that is
-// cancelled, since others depend on the outcome, and lasts until the latest
-// deadline among the group.
+// groupContext is the context of an append. Alone, a request goes under its own.
+// The context of a group outlives a leader that is cancelled, since others
+// depend on the outcome, and lasts until the latest deadline among them.
 func (s *Shard) groupContext(ctx context.Context, group []*pending) (context.Context, context.CancelFunc) {
+	if len(group) == 1 {
+		return ctx, func() {}
+	}
 	base := context.WithoutCancel(ctx)
 	var latest time.Time
 	for _, m := range group {
 		if m.deadline.IsZero() {
-			return context.WithTimeout(base, s.cfg.CommitTimeout)
+			return base, func() {}
 		}
 		if m.deadline.After(latest) {
 			latest = m.deadline

@@ -2,6 +2,7 @@ package shard
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -94,7 +95,7 @@ func (s *Shard) Create(ctx context.Context) error {
 // retry calls f until it succeeds or fails for good, with jittered backoff, as
 // long as ctx allows. An unknown outcome is tried again: f is idempotent.
 func (s *Shard) retry(ctx context.Context, f func() error) error {
-	b := newBackoff(s.cfg.Clock)
+	b := s.newBackoff()
 	for {
 		err := f()
 		if err == nil || !retryable(err) {
@@ -110,6 +111,9 @@ func (s *Shard) retry(ctx context.Context, f func() error) error {
 type backoff struct {
 	clock clock.Source
 	next  time.Duration
+	// until is the monotonic time after which nothing is tried again, whatever
+	// the context allows.
+	until time.Duration
 }
 
 const (
@@ -117,11 +121,19 @@ const (
 	backoffMax = 100 * time.Millisecond
 )
 
-func newBackoff(src clock.Source) *backoff { return &backoff{clock: src, next: backoffMin} }
+func (s *Shard) newBackoff() backoff {
+	return backoff{clock: s.cfg.Clock, next: backoffMin, until: s.cfg.Clock.Now().Mono + s.cfg.CommitTimeout}
+}
+
+// errTimeUp ends retries whose context sets no deadline.
+var errTimeUp = errors.New("time is up")
 
 // wait sleeps, at least as long as the storage asked for.
 func (b *backoff) wait(ctx context.Context, atLeast time.Duration) error {
 	d := max(clock.Jitter(b.clock, b.next), atLeast)
+	if b.clock.Now().Mono+d > b.until {
+		return errTimeUp
+	}
 	b.next = min(2*b.next, backoffMax)
 	return b.clock.Sleep(ctx, d)
 }

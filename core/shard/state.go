@@ -24,7 +24,7 @@ type state struct {
 	// lease is this object's own hold on the shard, if any.
 	lease localLease
 	// inflight is the append under way, whose outcome leased reads of its keys
-	// must await; idle is closed when it ends.
+	// must await; idle, if somebody waits, is closed when it ends.
 	inflight *plan
 	idle     chan struct{}
 	// awaited is its id, echoed the last awaited id met in the log.
