@@ -6,6 +6,7 @@ import (
 
 	"github.com/latticekv/lattice/core/clock"
 	"github.com/latticekv/lattice/core/keyspace"
+	"github.com/latticekv/lattice/core/split"
 	"github.com/latticekv/lattice/core/tree"
 )
 
@@ -35,6 +36,7 @@ type handle interface {
 	Count(ctx context.Context, b tree.Bounds, o tree.ReadOptions) (tree.Count, error)
 	DeleteRange(ctx context.Context, b tree.Bounds) (int64, error)
 	ShardMap() *keyspace.Map
+	Splits(ctx context.Context) (active, done []*split.State, err error)
 }
 
 var _ handle = (*tree.Tree)(nil)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/latticekv/lattice/core/clock"
+	"github.com/latticekv/lattice/core/split"
 	"github.com/latticekv/lattice/core/tree"
 )
 
@@ -30,6 +31,8 @@ type fakeTree struct {
 	db    *fakeDB
 	info  tree.Info
 	items map[string]tree.Item
+	// active and done are its splits.
+	active, done []*split.State
 	// streamErr ends a stream after streamed entries.
 	streamErr error
 	streamed  int

@@ -9,6 +9,7 @@ import (
 
 	"github.com/latticekv/lattice/core/clock"
 	"github.com/latticekv/lattice/core/keyspace"
+	"github.com/latticekv/lattice/core/split"
 	"github.com/latticekv/lattice/core/tree"
 )
 
@@ -219,6 +220,15 @@ func (t *fakeTree) DeleteRange(ctx context.Context, b tree.Bounds) (int64, error
 		delete(t.items, item.Key)
 	}
 	return int64(len(items)), nil
+}
+
+func (t *fakeTree) Splits(ctx context.Context) (active, done []*split.State, err error) {
+	if err := t.db.enter(ctx, "splits"); err != nil {
+		return nil, nil, err
+	}
+	t.db.mu.Lock()
+	defer t.db.mu.Unlock()
+	return t.active, t.done, nil
 }
 
 func (t *fakeTree) ShardMap() *keyspace.Map { return t.shardMap() }

@@ -92,6 +92,7 @@ func schemas() object {
 	}
 	addBatchSchemas(all)
 	addTreeSchemas(all)
+	addSplitSchemas(all)
 	return all
 }
 
