@@ -215,7 +215,8 @@ func (w *worker) step(ctx context.Context) error {
 	}
 	was := w.s.Phase
 	next, err := steps[was](w, ctx)
-	if errors.Is(err, shard.ErrEnded) {
+	if err != nil && w.overtaken(ctx) {
+		// What failed was closed by whoever is ahead.
 		err = fmt.Errorf("%w: %w", errOvertaken, err)
 	}
 	if err != nil {
@@ -236,6 +237,12 @@ func (w *worker) step(ctx context.Context) error {
 		return w.settle(ctx, w.rows.finish(ctx, w.tree.ID(), w.s))
 	}
 	return w.save(ctx)
+}
+
+// overtaken reports whether another coordinator has saved a newer state.
+func (w *worker) overtaken(ctx context.Context) bool {
+	have, err := w.rows.load(ctx, w.tree.ID(), w.s.Source)
+	return err == nil && (have == nil || have.etag != w.s.etag)
 }
 
 // save writes the state and takes, or keeps, the split for this coordinator.
