@@ -63,6 +63,7 @@ func serve(ctx context.Context, s *settings, svc *service.Service, l net.Listene
 		every: map[string]time.Duration{
 			timers.Checkpoint: s.Options.CheckpointInterval,
 			timers.Collect:    s.Options.CollectInterval,
+			timers.Migrations: s.Options.MigrationsInterval,
 		},
 		call: func(ctx context.Context, timer string) (json.RawMessage, error) {
 			return tick.Call(ctx, client, base, s.InternalToken, timer)

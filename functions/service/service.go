@@ -90,6 +90,7 @@ func ticks(cfg *Config, k timers.Keeper, m *metrics) map[string]api.Tick {
 	return map[string]api.Tick{
 		timers.Checkpoint: func(ctx context.Context) (any, error) { return t.Checkpoint(ctx) },
 		timers.Collect:    func(ctx context.Context) (any, error) { return t.Collect(ctx) },
+		timers.Migrations: func(ctx context.Context) (any, error) { return t.Migrations(ctx) },
 	}
 }
 

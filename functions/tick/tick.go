@@ -18,7 +18,9 @@ import (
 
 // Names returns the scheduled functions in the order in which a host that
 // knows only one schedule runs them.
-func Names() []string { return []string{timers.Checkpoint, timers.Collect} }
+func Names() []string {
+	return []string{timers.Migrations, timers.Checkpoint, timers.Collect}
+}
 
 // maxAnswerBytes bounds the answer that is read of a tick.
 const maxAnswerBytes = 1 << 20

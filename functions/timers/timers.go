@@ -19,6 +19,7 @@ import (
 const (
 	Checkpoint = "checkpoint"
 	Collect    = "collect"
+	Migrations = "migrations"
 )
 
 // Keeper is the maintenance that the ticks drive; a tree.DB has it.
@@ -27,6 +28,8 @@ type Keeper interface {
 	Checkpoint(ctx context.Context, budget time.Duration) (tree.Report, error)
 	// Collect deletes what is no longer needed, likewise.
 	Collect(ctx context.Context, budget time.Duration) (tree.Report, error)
+	// Migrations carries splits on, likewise.
+	Migrations(ctx context.Context, budget time.Duration) (tree.MigrationReport, error)
 }
 
 // Run describes a finished tick, for metrics.
@@ -72,43 +75,83 @@ func New(cfg Config) *Timers {
 
 // Checkpoint folds the logs of shards into blobs where they are long enough.
 func (t *Timers) Checkpoint(ctx context.Context) (Result, error) {
-	return t.run(ctx, Checkpoint, t.cfg.Keeper.Checkpoint)
+	return t.maintain(ctx, Checkpoint, t.cfg.Keeper.Checkpoint)
 }
 
 // Collect deletes old log rows and blobs, completes what was left half done,
 // and purges trees that were deleted long enough ago.
 func (t *Timers) Collect(ctx context.Context) (Result, error) {
-	return t.run(ctx, Collect, t.cfg.Keeper.Collect)
+	return t.maintain(ctx, Collect, t.cfg.Keeper.Collect)
+}
+
+func (t *Timers) maintain(ctx context.Context, name string, work func(context.Context, time.Duration) (tree.Report, error)) (Result, error) {
+	var report tree.Report
+	ran, err := t.run(ctx, name, func(ctx context.Context) (o outcome, err error) {
+		report, err = work(ctx, t.cfg.Budget)
+		return outcome{report.Failed, report.Failures, []slog.Attr{
+			slog.Int("trees", report.Trees), slog.Int("shards", report.Shards), slog.Bool("complete", report.Complete),
+			slog.Int("rows", report.Rows), slog.Int("blobs", report.Blobs),
+		}}, err
+	})
+	if err != nil {
+		return Result{}, err
+	}
+	return newResult(ran, &report), nil
+}
+
+// Migrations carries the splits of all trees on.
+func (t *Timers) Migrations(ctx context.Context) (MigrationResult, error) {
+	var report tree.MigrationReport
+	ran, err := t.run(ctx, Migrations, func(ctx context.Context) (o outcome, err error) {
+		report, err = t.cfg.Keeper.Migrations(ctx, t.cfg.Budget)
+		return outcome{report.Failed, report.Failures, []slog.Attr{
+			slog.Int("trees", report.Trees), slog.Int("splits", report.Splits), slog.Int("completed", report.Completed),
+		}}, err
+	})
+	if err != nil {
+		return MigrationResult{}, err
+	}
+	return newMigrationResult(ran, &report), nil
 }
 
 // errOverrun ends a tick whose work went on beyond budget and grace.
 var errOverrun = fmt.Errorf("tick overran its budget: %w", context.DeadlineExceeded)
 
-func (t *Timers) run(ctx context.Context, name string, work func(context.Context, time.Duration) (tree.Report, error)) (Result, error) {
+// outcome is what a tick did, as far as all ticks have it in common.
+type outcome struct {
+	failed   int
+	failures []tree.Failure
+	// attrs are for the log.
+	attrs []slog.Attr
+}
+
+// run does the work of one tick within budget and grace, and tells of it.
+func (t *Timers) run(ctx context.Context, name string, work func(context.Context) (outcome, error)) (Ran, error) {
 	start := t.cfg.Clock.Now()
 	ctx, cancel := context.WithTimeoutCause(ctx, t.cfg.Budget+t.cfg.Grace, errOverrun)
 	defer cancel()
-	report, err := work(ctx, t.cfg.Budget)
+	o, err := work(ctx)
 	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
 		err = errors.Join(cause, err)
 	}
 	took := t.cfg.Clock.Now().Mono - start.Mono
-	t.cfg.Observe(Run{Timer: name, Duration: took, Failed: report.Failed, Err: err})
-	t.log(ctx, name, took, &report, err)
+	t.cfg.Observe(Run{Timer: name, Duration: took, Failed: o.failed, Err: err})
+	t.log(ctx, name, took, &o, err)
 	if err != nil {
-		return Result{}, fmt.Errorf("run timer %s: %w", name, err)
+		return Ran{}, fmt.Errorf("run timer %s: %w", name, err)
 	}
-	return newResult(name, start, took, &report), nil
+	return Ran{
+		Timer: name, StartedAt: start.Time(), DurationMs: took.Milliseconds(),
+		Failed: o.failed, Failures: failures(o.failures),
+	}, nil
 }
 
-func (t *Timers) log(ctx context.Context, name string, took time.Duration, r *tree.Report, err error) {
-	attrs := []slog.Attr{
-		slog.String("timer", name), slog.Duration("duration", took), slog.Int("trees", r.Trees), slog.Int("shards", r.Shards),
-		slog.Bool("complete", r.Complete), slog.Int("rows", r.Rows), slog.Int("blobs", r.Blobs), slog.Int("failed", r.Failed),
-	}
+func (t *Timers) log(ctx context.Context, name string, took time.Duration, o *outcome, err error) {
+	attrs := append([]slog.Attr{slog.String("timer", name), slog.Duration("duration", took)}, o.attrs...)
+	attrs = append(attrs, slog.Int("failed", o.failed))
 	level := slog.LevelDebug
-	if err == nil && r.Failed > 0 {
-		err = r.Failures[0].Err
+	if err == nil && len(o.failures) > 0 {
+		err = o.failures[0].Err
 	}
 	if err != nil {
 		level = slog.LevelError

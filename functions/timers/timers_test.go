@@ -19,6 +19,7 @@ import (
 // keeper answers what it is told to and notes how it was called.
 type keeper struct {
 	report tree.Report
+	moved  tree.MigrationReport
 	err    error
 	hang   bool
 	called string
@@ -31,6 +32,11 @@ func (k *keeper) Checkpoint(ctx context.Context, budget time.Duration) (tree.Rep
 
 func (k *keeper) Collect(ctx context.Context, budget time.Duration) (tree.Report, error) {
 	return k.work(ctx, "collect", budget)
+}
+
+func (k *keeper) Migrations(ctx context.Context, budget time.Duration) (tree.MigrationReport, error) {
+	_, err := k.work(ctx, "migrations", budget)
+	return k.moved, err
 }
 
 func (k *keeper) work(ctx context.Context, call string, budget time.Duration) (tree.Report, error) {
@@ -75,6 +81,34 @@ func TestTicksCallTheirWorkWithTheBudget(t *testing.T) {
 				t.Errorf("%s lacks %s", got, want)
 			}
 		}
+	}
+}
+
+func TestMigrationsTellWhatTheyDid(t *testing.T) {
+	k := &keeper{moved: tree.MigrationReport{
+		Trees: 2, Splits: 3, Completed: 1, Failed: 1, Failures: []tree.Failure{{Tree: "a", Shard: 7, Err: store.ErrThrottled}},
+	}}
+	var runs []Run
+	var logs bytes.Buffer
+	res, err := newTimers(k, &runs, &logs).Migrations(t.Context())
+	if err != nil || k.called != "migrations" || k.budget != 20*time.Second {
+		t.Fatalf("called %s with %s: %v", k.called, k.budget, err)
+	}
+	got, err := json.Marshal(res)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"timer":"migrations"`, `"trees":2`, `"splits":3`, `"completed":1`, `"failed":1`, `"tree":"a","shard":7`} {
+		if !strings.Contains(string(got), want) {
+			t.Errorf("%s lacks %s", got, want)
+		}
+	}
+	if len(runs) != 1 || runs[0].Timer != Migrations || runs[0].Failed != 1 || !strings.Contains(logs.String(), `"splits":3`) {
+		t.Errorf("observed %+v, logged %s", runs, logs.String())
+	}
+	k.err = store.ErrUnavailable
+	if _, err := newTimers(k, &runs, &logs).Migrations(t.Context()); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("error %v", err)
 	}
 }
 
