@@ -40,6 +40,8 @@ var (
 	ErrTooSmall = errors.New("the shard cannot be divided further")
 	// ErrDriven: another coordinator is at work on the split.
 	ErrDriven = errors.New("another coordinator drives the split")
+	// ErrOutdated: what the decision to split was based on has changed.
+	ErrOutdated = errors.New("another tick was first")
 	// errOvertaken: another coordinator has saved a newer state.
 	errOvertaken = fmt.Errorf("overtaken: %w", ErrDriven)
 )
@@ -105,31 +107,42 @@ const driverLease = time.Second
 // moves. ErrBusy returns the one that is recorded. Nothing else is done yet;
 // the record is durable when Begin returns nil.
 func (c *Coordinator) Begin(ctx context.Context, tree Tree, source keyspace.ShardID, cause string) (*State, error) {
+	s, _, err := c.begin(ctx, tree, source, cause)
+	return s, err
+}
+
+// begin records a split in one transaction with guard, a change of other rows
+// of the tree's partition, and returns the new ETags of those. When a condition
+// of guard fails nothing is recorded and the error is ErrOutdated. No ETags and
+// no error: it is recorded, but the reply was lost.
+func (c *Coordinator) begin(ctx context.Context, tree Tree, source keyspace.ShardID, cause string, guard ...store.Op) (*State, []store.ETag, error) {
 	m, err := tree.Map(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	slots, err := upperHalf(m, source)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	now := c.Clock.Now().Milli()
 	s := &State{
 		ID: fmt.Sprintf("%016x", c.Clock.Uint64()), Phase: PhaseBeginShadowWrite, Source: source, Slots: slots,
 		Cause: cause, Started: now, Entered: map[Phase]int64{PhaseBeginShadowWrite: now},
 	}
-	err = rows{c.Table}.insert(ctx, tree.ID(), s)
+	etags, err := rows{c.Table}.insert(ctx, tree.ID(), s, guard)
 	if err == nil {
-		return s, nil
+		return s, etags, nil
 	}
 	have, lerr := rows{c.Table}.load(ctx, tree.ID(), source)
 	switch {
+	case lerr == nil && have == nil && lost(err):
+		return nil, nil, fmt.Errorf("shard %d: %w: %w", source, ErrOutdated, err)
 	case lerr != nil || have == nil:
-		return nil, errors.Join(err, lerr)
+		return nil, nil, errors.Join(err, lerr)
 	case have.ID == s.ID:
-		return have, nil // the reply was lost
+		return have, nil, nil
 	}
-	return have, fmt.Errorf("shard %d: %w", source, ErrBusy)
+	return have, nil, fmt.Errorf("shard %d: %w", source, ErrBusy)
 }
 
 // upperHalf returns the upper half of the slots that a shard owns.
@@ -148,11 +161,6 @@ func upperHalf(m *keyspace.Map, source keyspace.ShardID) (keyspace.SlotSet, erro
 		half.Add(slot)
 	}
 	return half, nil
-}
-
-// List returns the splits of a tree in flight, and the latest that are over.
-func (c *Coordinator) List(ctx context.Context, treeID string) (active, done []*State, err error) {
-	return rows{c.Table}.list(ctx, treeID)
 }
 
 // Find returns the split of a source, nil if none is recorded.

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/latticekv/lattice/core/frame"
@@ -148,18 +147,20 @@ func (r rows) load(ctx context.Context, treeID string, source keyspace.ShardID) 
 	return decodeState(treeID, row)
 }
 
-// insert records a new split; store.ErrExists if the source has one.
-func (r rows) insert(ctx context.Context, treeID string, s *State) error {
+// insert records a new split; store.ErrExists if the source has one. The
+// operations of guard are part of the transaction; their new ETags are returned.
+func (r rows) insert(ctx context.Context, treeID string, s *State, guard []store.Op) ([]store.ETag, error) {
 	data, err := encodeState(s)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	etags, err := r.table.Apply(ctx, partition(treeID), []store.Op{store.Insert(activeKey(s.Source), data)})
+	ops := append([]store.Op{store.Insert(activeKey(s.Source), data)}, guard...)
+	etags, err := r.table.Apply(ctx, partition(treeID), ops)
 	if err != nil {
-		return fmt.Errorf("record split of shard %d: %w", s.Source, err)
+		return nil, fmt.Errorf("record split of shard %d: %w", s.Source, err)
 	}
 	s.etag = etags[0]
-	return nil
+	return etags[1:], nil
 }
 
 // save replaces a state; store.ErrPrecondition if another coordinator was here.
@@ -189,44 +190,4 @@ func (r rows) finish(ctx context.Context, treeID string, s *State) error {
 		return fmt.Errorf("finish split of shard %d: %w", s.Source, err)
 	}
 	return nil
-}
-
-// list returns the splits in flight, in order of sources, and the latest that
-// are over, newest first. What is older it deletes.
-func (r rows) list(ctx context.Context, treeID string) (active, done []*State, err error) {
-	var old []store.Op
-	q := store.RangeQuery{}
-	for {
-		page, err := r.table.Range(ctx, partition(treeID), q)
-		if err != nil {
-			return nil, nil, fmt.Errorf("list splits: %w", err)
-		}
-		for _, row := range page.Rows {
-			switch {
-			case strings.HasPrefix(row.Key, activePrefix):
-				s, err := decodeState(treeID, row)
-				if err != nil {
-					return nil, nil, err
-				}
-				active = append(active, s)
-			case strings.HasPrefix(row.Key, historyPrefix) && len(done) < keptHistory:
-				s, err := decodeState(treeID, row)
-				if err != nil {
-					return nil, nil, err
-				}
-				done = append(done, s)
-			case strings.HasPrefix(row.Key, historyPrefix) && len(old) < store.MaxTransactionOps:
-				old = append(old, store.Delete(row.Key, row.ETag))
-			}
-		}
-		if !page.More || len(page.Rows) == 0 {
-			break
-		}
-		q.From = store.NextKey(page.Rows[len(page.Rows)-1].Key)
-	}
-	if len(old) > 0 {
-		// Losing this to another reader, or altogether, does no harm.
-		_, _ = r.table.Apply(ctx, partition(treeID), old)
-	}
-	return active, done, nil
 }
