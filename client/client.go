@@ -1,6 +1,8 @@
 package client
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/http"
@@ -21,6 +23,9 @@ type Options struct {
 	// HTTPClient carries the requests; nil uses one with a pool of its own
 	// that keeps up to 256 idle connections to the service.
 	HTTPClient *http.Client
+	// RootCAs are the authorities to trust; nil trusts the system's. It does not
+	// go with an HTTPClient, which has its own.
+	RootCAs *x509.CertPool
 	// UserAgent names the program; empty is "lattice-client".
 	UserAgent string
 	// Retry says how often and how patiently calls are repeated.
@@ -63,7 +68,10 @@ func New(baseURL string, o Options) (*Client, error) {
 	if c.max == 0 {
 		c.max = DefaultMaxAnswerBytes
 	}
-	c.http = httpClient(o.HTTPClient)
+	if o.RootCAs != nil && o.HTTPClient != nil {
+		return nil, fmt.Errorf("%w: RootCAs and HTTPClient exclude each other", ErrInvalidRequest)
+	}
+	c.http = httpClient(o.HTTPClient, o.RootCAs)
 	return c, nil
 }
 
@@ -91,8 +99,8 @@ func parseBase(s string) (string, error) {
 
 // httpClient copies the caller's client, or makes one, and turns off
 // redirects: following one would turn a PUT into a GET that looks like success.
-func httpClient(given *http.Client) *http.Client {
-	h := http.Client{Transport: newTransport()}
+func httpClient(given *http.Client, roots *x509.CertPool) *http.Client {
+	h := http.Client{Transport: newTransport(roots)}
 	if given != nil {
 		h = *given
 	}
@@ -105,8 +113,9 @@ func httpClient(given *http.Client) *http.Client {
 // newTransport has a deep idle pool: with the default of two connections a
 // host, a busy client opens and closes one for nearly every request and runs
 // out of ports.
-func newTransport() *http.Transport {
+func newTransport(roots *x509.CertPool) *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}
 	t.MaxIdleConns = 0
 	t.MaxIdleConnsPerHost = 256
 	t.IdleConnTimeout = 90 * time.Second

@@ -97,7 +97,7 @@ func classify(err error) outcome {
 	if errors.As(err, &e) {
 		return classifyAnswer(e)
 	}
-	if errors.Is(err, ErrProtocol) || errors.Is(err, ErrAnswerTooLarge) {
+	if errors.Is(err, ErrProtocol) || errors.Is(err, ErrAnswerTooLarge) || errors.Is(err, http.ErrSchemeMismatch) {
 		return outcomeFinal
 	}
 	var cert *tls.CertificateVerificationError

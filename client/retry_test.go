@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -282,6 +283,9 @@ func TestNewRefusesBadURLs(t *testing.T) {
 		if err != nil && strings.Contains(err.Error(), "secret") {
 			t.Errorf("the error gives the secret away: %v", err)
 		}
+	}
+	if _, err := New("http://x", Options{HTTPClient: &http.Client{}, RootCAs: x509.NewCertPool()}); !errors.Is(err, ErrInvalidRequest) {
+		t.Errorf("authorities beside a client of its own: %v", err)
 	}
 	if _, err := New("http://x", Options{MaxAnswerBytes: -1}); err == nil {
 		t.Error("negative bound accepted")

@@ -4,6 +4,8 @@ package cli
 
 import (
 	"context"
+	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -37,6 +39,7 @@ func terminal(f *os.File) bool { return cupwriter.New(f, false).IsTerminal() }
 // grammar is the whole command line.
 type grammar struct {
 	Server string `help:"URL of the service." env:"LATTICE_SERVER" default:"http://127.0.0.1:8080" placeholder:"URL"`
+	CACert string `name:"cacert" help:"Also trust the certificates in this file (PEM), such as a self-signed one." env:"LATTICE_CACERT" placeholder:"FILE"`
 	Token  string `help:"Bearer token, if the service wants one." env:"LATTICE_TOKEN" placeholder:"TOKEN"`
 	JSON   bool   `name:"json" help:"Print JSON for programs, not text for people."`
 
@@ -64,6 +67,7 @@ type env struct {
 	ctx    context.Context
 	server string
 	token  string
+	cacert string
 	json   bool
 }
 
@@ -87,12 +91,26 @@ func Run(ctx context.Context, args []string, con Console) (code int) {
 		return ExitFailed
 	}
 	e := &env{Console: con, ctx: ctx}
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
 	parsed, err := parse(parser, args)
-	e.server, e.token, e.json = g.Server, g.Token, g.JSON
+	e.server, e.token, e.cacert, e.json = g.Server, g.Token, g.CACert, g.JSON
 	if err != nil {
-		return e.report(fmt.Errorf("%w: %w; see \"lattice --help\"", errUsage, err))
+		return e.report(fmt.Errorf("%w: %w; see \"%s --help\"", errUsage, err, commandOf(err)))
 	}
 	return e.report(parsed.Run(e))
+}
+
+// commandOf is as much of the command as was understood before err.
+func commandOf(err error) string {
+	var p *kong.ParseError
+	if errors.As(err, &p) && p.Context != nil {
+		if n := p.Context.Selected(); n != nil {
+			return n.FullPath()
+		}
+	}
+	return "lattice"
 }
 
 // parse refuses what the parser would silently alter.
@@ -113,7 +131,35 @@ func (e *env) client() (*client.Client, error) {
 			fmt.Fprintf(e.Err, "The service does not answer well (%s); trying again in %s.\n", brief(r.Err), r.Wait.Round(100*time.Millisecond))
 		}
 	}
-	return client.New(e.server, client.Options{Token: e.token, UserAgent: "lattice-cli", Retry: p})
+	return e.newClient(p)
+}
+
+func (e *env) newClient(p client.RetryPolicy) (*client.Client, error) {
+	o := client.Options{Token: e.token, UserAgent: "lattice-cli", Retry: p}
+	if e.cacert != "" {
+		roots, err := trusted(e.cacert)
+		if err != nil {
+			return nil, err
+		}
+		o.RootCAs = roots
+	}
+	return client.New(e.server, o)
+}
+
+// trusted returns the system's authorities and those of a file.
+func trusted(file string) (*x509.CertPool, error) {
+	roots, err := x509.SystemCertPool()
+	if err != nil {
+		roots = x509.NewCertPool()
+	}
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read --cacert: %w", err)
+	}
+	if !roots.AppendCertsFromPEM(pem) {
+		return nil, usagef("--cacert %s holds no certificate in PEM", file)
+	}
+	return roots, nil
 }
 
 // tree returns a handle of a tree.

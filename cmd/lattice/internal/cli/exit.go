@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -91,9 +92,16 @@ func (e *env) report(err error) int {
 // explain is an error with what a person needs to go on.
 func (e *env) explain(err error) string {
 	var op *net.OpError
+	var untrusted *tls.CertificateVerificationError
 	switch {
 	case errors.As(err, &op) && op.Op == "dial":
 		return fmt.Sprintf("cannot reach %s: %v. Is the service running, and is --server right?", e.server, op.Err)
+	case errors.As(err, &untrusted):
+		return fmt.Sprintf("the certificate of %s is not trusted: %v. If it is your own, give it with --cacert.", e.server, untrusted.Err)
+	case errors.Is(err, http.ErrSchemeMismatch):
+		return fmt.Sprintf("the service at %s does not speak HTTPS; is it http://?", e.server)
+	case errors.Is(err, rows.ErrForm):
+		return fmt.Sprintf("%v. --as=base64 and NDJSON hold every value.", err)
 	case errors.Is(err, client.ErrUnauthenticated):
 		return fmt.Sprintf("%v. Give a token with --token or LATTICE_TOKEN.", err)
 	case exitCode(e.ctx, err) == ExitInterrupted:

@@ -157,5 +157,5 @@ func (c *exportCmd) done(e *env, n int64, took time.Duration) error {
 	if n == 1 {
 		noun = "entry"
 	}
-	return e.printf("Exported %s %s of %s to %s in %s.\n", progress.Group(n), noun, show(c.Tree), c.File, took.Round(100*time.Millisecond))
+	return e.printf("Exported %s %s of %s to %s in %s.\n", progress.Group(n), noun, show(c.Tree), c.File, progress.Took(took))
 }

@@ -3,6 +3,8 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/latticekv/lattice/client"
@@ -31,7 +33,7 @@ type importCmd struct {
 	SkipRows    int64         `help:"Pass over the first rows: goes on after an interrupted run." placeholder:"N"`
 	MaxRejects  int64         `help:"Stop when this many rows were rejected; 0 reads on to the end." default:"0" placeholder:"N"`
 	RejectFile  string        `help:"Write rejected rows here, as NDJSON with line and reason." placeholder:"FILE"`
-	RetryFor    time.Duration `default:"5m" help:"How long to wait for a service that is busy or away." placeholder:"DURATION"`
+	RetryFor    time.Duration `default:"5m" help:"How long to wait for a service that is busy, or has gone away; one that never answered gets 10s." placeholder:"DURATION"`
 	Progress    meterStyle    `enum:"auto,bar,lines,none" default:"auto" help:"How to show progress: ${enum}."`
 }
 
@@ -58,16 +60,18 @@ Examples:
 
 // Validate implements kong's check of flags against each other.
 func (c *importCmd) Validate() error {
+	const most = math.MaxInt64
 	for _, b := range []struct {
 		name           string
 		value, lo, max int64
+		words          string
 	}{
-		{"batch-size", int64(c.BatchSize), 1, 10_000}, {"concurrency", int64(c.Concurrency), 1, 256},
-		{"skip-rows", c.SkipRows, 0, 1 << 62}, {"max-rejects", c.MaxRejects, 0, 1 << 62},
-		{"ttl", int64(c.TTL), 0, 1 << 62}, {"retry-for", int64(c.RetryFor), 1, 1 << 62},
+		{"batch-size", int64(c.BatchSize), 1, 10_000, "1 to 10,000"}, {"concurrency", int64(c.Concurrency), 1, 256, "1 to 256"},
+		{"skip-rows", c.SkipRows, 0, most, "0 or more"}, {"max-rejects", c.MaxRejects, 0, most, "0 or more"},
+		{"ttl", int64(c.TTL), 0, most, "positive"}, {"retry-for", int64(c.RetryFor), 1, most, "positive"},
 	} {
 		if b.value < b.lo || b.value > b.max {
-			return fmt.Errorf("--%s is out of bounds", b.name)
+			return fmt.Errorf("--%s must be %s", b.name, b.words)
 		}
 	}
 	return nil
@@ -76,7 +80,7 @@ func (c *importCmd) Validate() error {
 // Run carries the command out.
 func (c *importCmd) Run(e *env) error {
 	// The loader repeats what fails, so the client must not.
-	cl, err := client.New(e.server, client.Options{Token: e.token, UserAgent: "lattice-cli", Retry: client.RetryPolicy{Max: -1}})
+	cl, err := e.newClient(client.RetryPolicy{Max: -1})
 	if err != nil {
 		return err
 	}
@@ -101,16 +105,20 @@ func (c *importCmd) Run(e *env) error {
 
 func (c *importCmd) load(e *env, t *client.Tree, src rows.Source, in *input, rej *rejects) (load.Summary, error) {
 	stats := &load.Stats{}
+	var trouble atomic.Value
+	trouble.Store("")
 	meter := progress.Start(progress.Options{Style: c.Progress.resolve(e), Label: "import", Out: e.Err, Sample: func() progress.Sample {
 		return progress.Sample{
 			Rows: stats.Written.Load(), Failed: stats.Rejected.Load(),
 			Done: in.read.Load(), Total: in.size, Waiting: stats.Waiting.Load() > 0,
+			Trouble: trouble.Load().(string),
 		}
 	}})
 	defer meter.Stop()
 	return load.Run(e.ctx, t, src, load.Options{
 		BatchOps: c.BatchSize, Concurrency: c.Concurrency, TTL: c.TTL, SkipRows: c.SkipRows,
 		MaxRejects: c.MaxRejects, RetryFor: c.RetryFor, OnReject: rej.add, Stats: stats,
+		OnWait: func(_ time.Duration, err error) { trouble.Store(brief(err)) },
 	})
 }
 
@@ -174,7 +182,7 @@ func (c *importCmd) print(e *env, sum load.Summary, rej *rejects, took time.Dura
 	rej.print(e.Err, sum.Rejected)
 	rate := float64(sum.Written) / max(took.Seconds(), 1e-3)
 	line := fmt.Sprintf("Read %s: %s written to %s in %s (%s rows/s)", plural(sum.Read, "row"), progress.Group(sum.Written),
-		show(c.Tree), took.Round(100*time.Millisecond), progress.Group(int64(rate)))
+		show(c.Tree), progress.Took(took), progress.Group(int64(rate)))
 	for _, n := range []struct {
 		n    int64
 		what string
@@ -191,6 +199,9 @@ func (c *importCmd) print(e *env, sum load.Summary, rej *rejects, took time.Dura
 
 // hint says how to go on with a run that did not finish.
 func (c *importCmd) hint(e *env, sum load.Summary) error {
+	if sum.Read == 0 {
+		return nil
+	}
 	if sum.Settled <= 0 || c.File == "-" {
 		return e.print("What was written is durable. Importing the same rows again changes nothing.\n")
 	}

@@ -147,7 +147,12 @@ func TestImportRefusesFiles(t *testing.T) {
 	l, _ := fake(t)
 	l.fails(ExitFailed, "no such file", "", "import", "t", "/nonexistent")
 	l.fails(ExitUsage, `there is no column "x"`, "", "import", "t", file(t, "a.csv", "a,b\n"), "--key-column", "x")
-	l.fails(ExitFailed, "unexpected EOF", "", "import", "t", file(t, "a.ndjson.gz", zip(t, ndjson(10_000))[:2000]))
+	l.fails(ExitFailed, "cut off or damaged", "", "import", "t", file(t, "a.ndjson.gz", zip(t, ndjson(10_000))[:2000]))
+	l.fails(ExitFailed, "cut off or damaged", "", "import", "t", file(t, "a.csv.gz", zip(t, "key,value\n")[:12]))
+	l.fails(ExitFailed, "cut off or damaged", "", "import", "t", file(t, "a.csv.gz", "\x1f\x8bno gzip at all"))
+	if r := l.fails(ExitFailed, "is a directory", "", "import", "t", t.TempDir()); strings.Contains(r.out, "durable") {
+		t.Errorf("advice on how to go on where nothing was done: %s", r.out)
+	}
 	l.fails(ExitFailed, "the input is incomplete", "", "import", "t", file(t, "a.ndjson", ndjson(3)+`{"end":true,"count":4}`))
 	l.fails(ExitFailed, "create reject file", "", "import", "t", "--reject-file", "/nonexistent/x", file(t, "a.ndjson", ndjson(1)))
 }

@@ -55,10 +55,30 @@ func (i *input) unpack() error {
 	}
 	z, err := gzip.NewReader(buffered)
 	if err != nil {
-		return fmt.Errorf("unpack: %w", err)
+		return fmt.Errorf("unpack: %w", whole(err))
 	}
-	i.Reader = z
+	i.Reader = unpacked{z}
 	return nil
+}
+
+// unpacked is a gzip stream that says so when it breaks off.
+type unpacked struct{ z *gzip.Reader }
+
+// Read implements io.Reader.
+func (u unpacked) Read(p []byte) (int, error) {
+	n, err := u.z.Read(p)
+	return n, whole(err)
+}
+
+// errCutOff: compressed input ends in the middle.
+var errCutOff = errors.New("the compressed input is cut off or damaged")
+
+// whole explains what a compressed stream that is not whole looks like.
+func whole(err error) error {
+	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, gzip.ErrChecksum) || errors.Is(err, gzip.ErrHeader) {
+		return errCutOff
+	}
+	return err
 }
 
 // lazySource makes its source when the first row is asked for, so that the

@@ -156,6 +156,23 @@ func TestUsage(t *testing.T) {
 	}
 }
 
+func TestUsageErrorsSayWhereToLook(t *testing.T) {
+	l, _ := fake(t)
+	for says, args := range map[string][]string{
+		`see "lattice --help"`:              {"nonsense"},
+		`see "lattice get --help"`:          {"get"},
+		`see "lattice trees create --help"`: {"trees", "create"},
+		`--batch-size must be 1 to 10,000`:  {"import", "t", "--batch-size", "0"},
+		`--skip-rows must be 0 or more`:     {"import", "t", "--skip-rows=-1"},
+	} {
+		l.fails(ExitUsage, says, "", args...)
+	}
+	out := &safeBuffer{}
+	if code := Run(t.Context(), nil, Console{In: strings.NewReader(""), Out: out, Err: out}); code != ExitOK || !strings.Contains(out.String(), "Usage: lattice") {
+		t.Errorf("without arguments: exit %d, %s", code, out)
+	}
+}
+
 func TestExitCodes(t *testing.T) {
 	for _, tc := range []struct {
 		status int

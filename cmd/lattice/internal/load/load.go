@@ -52,8 +52,13 @@ type Options struct {
 	SkipRows int64
 	// MaxRejects ends the run with that many rejected rows; 0 is no limit.
 	MaxRejects int64
-	// RetryFor is how long one batch is tried; 0 is 5 minutes.
+	// RetryFor is how long one batch is tried; 0 is 5 minutes. A service that
+	// has never answered is given FirstContact only: waiting does not help
+	// where nothing runs.
 	RetryFor time.Duration
+	// FirstContact is how long the first answer may take to come, if the
+	// service cannot be reached; 0 is 10 s.
+	FirstContact time.Duration
 	// Grace is how long requests may go on after an interrupt or a failure;
 	// 0 is 10 s.
 	Grace time.Duration
@@ -77,6 +82,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.RetryFor == 0 {
 		o.RetryFor = 5 * time.Minute
+	}
+	if o.FirstContact == 0 {
+		o.FirstContact = 10 * time.Second
 	}
 	if o.Grace == 0 {
 		o.Grace = 10 * time.Second
@@ -143,6 +151,8 @@ type loader struct {
 	memory  *semaphore.Weighted
 	budget  int64
 	gate    gate
+	// reached says that the service has answered at least once.
+	reached atomic.Bool
 	track   tracker
 
 	// stop ends with the first failure: nothing new is sent after it.

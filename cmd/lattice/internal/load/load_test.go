@@ -363,6 +363,42 @@ func TestPatienceEnds(t *testing.T) {
 	})
 }
 
+func TestServiceThatWasNeverThereIsNotWaitedForLong(t *testing.T) {
+	away := errors.New("connection refused")
+	for name, c := range map[string]struct {
+		answer error
+		least  time.Duration
+		most   time.Duration
+	}{
+		"never there":      {away, 5 * time.Second, 10 * time.Second},
+		"there, but busy":  {&client.Error{Status: 503, Code: client.ErrUnavailable}, 40 * time.Second, time.Minute},
+		"there, then away": {nil, 40 * time.Second, time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(t *testing.T) {
+				s := newStore()
+				s.before = func(n int, _ []client.Op) error {
+					if n > 1 && c.answer == nil {
+						return away
+					}
+					return c.answer
+				}
+				var told error
+				start := time.Now()
+				_, err := Run(t.Context(), s, many(1000), Options{
+					Concurrency: 1, BatchOps: 100, RetryFor: time.Minute, OnWait: func(_ time.Duration, err error) { told = err },
+				})
+				if d := time.Since(start); !errors.Is(err, ErrPatience) || d < c.least || d > c.most {
+					t.Errorf("gave up after %s: %v", d, err)
+				}
+				if told == nil || !errors.Is(err, told) {
+					t.Errorf("told to wait for %v", told)
+				}
+			})
+		})
+	}
+}
+
 func TestFatalAnswerEndsTheRun(t *testing.T) {
 	run(t, func(t *testing.T) {
 		s := newStore()

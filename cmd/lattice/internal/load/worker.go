@@ -188,6 +188,9 @@ func (w *worker) attempts(items []*item, try func([]*item) ([]*item, error), spl
 			return items
 		}
 		left, err := try(items)
+		if answered(err) {
+			w.l.reached.Store(true)
+		}
 		if items = left; err == nil {
 			return items
 		}
@@ -211,7 +214,7 @@ func (w *worker) attempts(items []*item, try func([]*item) ([]*item, error), spl
 // pause waits for the service, and makes all workers wait.
 func (w *worker) pause(n int, start time.Time, err error) bool {
 	wait := client.Pause(n, 100*time.Millisecond, 10*time.Second, err)
-	if time.Since(start)+wait > w.l.RetryFor {
+	if time.Since(start)+wait > w.l.patience() {
 		w.l.fail(fmt.Errorf("%w: %w", ErrPatience, err))
 		return false
 	}
@@ -222,6 +225,20 @@ func (w *worker) pause(n int, start time.Time, err error) bool {
 	defer w.l.Stats.Waiting.Add(-1)
 	w.l.gate.close(wait)
 	return w.l.gate.wait(w.l.stop)
+}
+
+// answered reports whether the service was there, whatever it said.
+func answered(err error) bool {
+	var e *client.Error
+	return err == nil || errors.As(err, &e)
+}
+
+// patience is how long one batch is tried by now.
+func (l *loader) patience() time.Duration {
+	if l.reached.Load() {
+		return l.RetryFor
+	}
+	return min(l.RetryFor, l.FirstContact)
 }
 
 // account settles what the service answered for each item. What it could not

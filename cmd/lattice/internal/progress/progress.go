@@ -39,6 +39,8 @@ type Sample struct {
 	Done, Total int64
 	// Waiting says that the service is busy and the work pauses.
 	Waiting bool
+	// Trouble says in a few words what it waits for, if that is known.
+	Trouble string
 }
 
 // Options configure a Meter.
@@ -135,15 +137,26 @@ func (m *Meter) line(s Sample) string {
 		parts = append(parts, Group(s.Failed)+" failed")
 	}
 	if s.Waiting {
-		parts = append(parts, "waiting for the service")
+		parts = append(parts, s.waiting())
 	}
 	return m.o.Label + ": " + strings.Join(parts, ", ")
+}
+
+// waiting says that the work pauses, and why.
+func (s *Sample) waiting() string {
+	if s.Trouble == "" {
+		return "waiting for the service"
+	}
+	return "waiting for the service (" + s.Trouble + ")"
 }
 
 func (m *Meter) object(s Sample) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	out := map[string]any{"progress": m.o.Label, "rows": s.Rows, "failed": s.Failed, "rowsPerSecond": int64(m.rate.rows()), "waiting": s.Waiting}
+	if s.Waiting && s.Trouble != "" {
+		out["trouble"] = s.Trouble
+	}
 	if s.Total > 0 {
 		out["fraction"] = min(1, float64(s.Done)/float64(s.Total))
 		if d, ok := m.rate.left(); ok {
@@ -234,7 +247,7 @@ func (m *Meter) tail(s Sample) string {
 		out += ", " + Group(s.Failed) + " failed"
 	}
 	if s.Waiting {
-		out += ", waiting for the service"
+		out += ", " + s.waiting()
 	}
 	return out
 }

@@ -108,13 +108,31 @@ func TestBarOfUnknownSize(t *testing.T) {
 func TestWaitingIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &buffer{}
-		m := Start(Options{Style: Lines, Label: "x", Out: b, Sample: func() Sample { return Sample{Waiting: true} }})
+		s := Sample{Waiting: true}
+		m := Start(Options{Style: Lines, Label: "x", Out: b, Sample: func() Sample { return s }})
 		<-time.After(1100 * time.Millisecond)
+		synctest.Wait()
+		s.Trouble = "connection refused"
+		<-time.After(2 * time.Second)
 		m.Stop()
-		if !strings.Contains(b.String(), "waiting for the service") {
+		if !strings.Contains(b.String(), "waiting for the service\n") || !strings.Contains(b.String(), "waiting for the service (connection refused)\n") {
 			t.Fatalf("%q", b.String())
 		}
+		m.o.Style = JSON
+		if line := m.line(s); !strings.Contains(line, `"trouble":"connection refused"`) {
+			t.Fatal(line)
+		}
 	})
+}
+
+func TestTimesAreShownAsFinelyAsTheyMatter(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0s", 12345 * time.Microsecond: "12ms", 4730 * time.Millisecond: "4.7s", 63210 * time.Millisecond: "1m3.2s",
+	} {
+		if got := Took(d); got != want {
+			t.Errorf("%v is shown as %s, want %s", d, got, want)
+		}
+	}
 }
 
 func TestRateLooksBackTenSeconds(t *testing.T) {

@@ -81,6 +81,14 @@ func Group(n int64) string {
 	return sign + s
 }
 
+// Took writes how long something took: 12ms, 4.7s, 1m3.2s.
+func Took(d time.Duration) string {
+	if d < time.Second {
+		return d.Round(time.Millisecond).String()
+	}
+	return d.Round(100 * time.Millisecond).String()
+}
+
 // Duration writes a duration as people say it: 45s, 3m20s, 2h05m.
 func Duration(d time.Duration) string {
 	s := int64(d.Round(time.Second) / time.Second)

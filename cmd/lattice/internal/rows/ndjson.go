@@ -111,7 +111,19 @@ func plain(err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return errors.New("the line ends too early")
 	}
+	var mismatch *json.UnmarshalTypeError
+	if errors.As(err, &mismatch) {
+		return misfit(mismatch)
+	}
 	return errors.New(strings.TrimPrefix(err.Error(), "json: "))
+}
+
+// misfit says that JSON of another kind was expected, without a word of Go.
+func misfit(err *json.UnmarshalTypeError) error {
+	if err.Field == "" {
+		return fmt.Errorf("an object is expected, this is of type %s", err.Value)
+	}
+	return fmt.Errorf("%q cannot be of type %s", err.Field, err.Value)
 }
 
 func (w *wireRow) fill(row *Row) error {
