@@ -49,6 +49,10 @@ const (
 	ReasonLowOccupancy Reason = "low_occupancy"
 	// ReasonClusterCap: MaxClusterConcurrentAutoSplits leaves no room.
 	ReasonClusterCap Reason = "cluster_cap"
+	// ReasonOutdated: another pass or a reshard came between decision and split.
+	ReasonOutdated Reason = "outdated"
+	// ReasonFailed: the storage failed before the split could be recorded.
+	ReasonFailed Reason = "failed"
 )
 
 // Rules are the tunables of a decision, under the names of the options.
@@ -56,7 +60,6 @@ type Rules struct {
 	AutoSplitEnabled              bool
 	AutoSplitMinTreeAge           time.Duration
 	HotShardOpsPerSecondThreshold int
-	HotShardSplitCooldown         time.Duration
 	HotShardMinSkewRatio          float64
 	HotShardMinShardEntries       int
 	MaxConcurrentAutoSplits       int

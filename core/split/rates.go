@@ -125,13 +125,14 @@ func (m *MonitorState) CoolingDown(id keyspace.ShardID, now int64, cooldown time
 
 // Observe takes the counts of a pass and returns the rates, in operations per
 // second, of the shards that were counted before. Shards that are not in next
-// are forgotten. A counter that fell has been reset, or lost the share of an
+// are forgotten; one that could not be counted stands there with its old count,
+// or with none, and has no rate. A counter that fell has been reset, or lost the share of an
 // instance that is gone: it adds nothing to the rate of this pass.
 func (m *MonitorState) Observe(now int64, next map[keyspace.ShardID]Count) map[keyspace.ShardID]float64 {
 	rates := make(map[keyspace.ShardID]float64, len(next))
 	for id, c := range next {
 		old, ok := m.Counts[id]
-		if elapsed := c.At - old.At; ok && elapsed > 0 {
+		if elapsed := c.At - old.At; ok && old.At > 0 && elapsed > 0 {
 			ops := grown(old.Reads, c.Reads) + grown(old.Writes, c.Writes)
 			rates[id] = ops / (time.Duration(elapsed) * time.Millisecond).Seconds()
 		}

@@ -1,9 +1,12 @@
 package tree
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/latticekv/lattice/core/keyspace"
@@ -168,6 +171,8 @@ func (t *Tree) BeginSplit(ctx context.Context, source keyspace.ShardID, cause st
 type MigrationReport struct {
 	// Trees and Splits are the numbers visited; Completed are splits that ended.
 	Trees, Splits, Completed int
+	// Begun counts the splits that reshards began.
+	Begun int
 	// Failed counts failures; the first ones are in Failures.
 	Failed   int
 	Failures []Failure
@@ -193,7 +198,10 @@ func (db *DB) Migrations(ctx context.Context, budget time.Duration) (MigrationRe
 			}
 			if s.State == StateActive {
 				rep.Trees++
-				db.migrate(ctx, s, deadline, &rep)
+				// A share for each, so that one that has much to do leaves time
+				// to those that follow.
+				now := db.clock.Now().Mono
+				db.migrate(ctx, s, now+max((deadline-now)/2, 1), &rep)
 			}
 			from = rowKey(s.Name) + "!"
 		}
@@ -201,28 +209,82 @@ func (db *DB) Migrations(ctx context.Context, budget time.Duration) (MigrationRe
 	return rep, nil
 }
 
-// migrate carries the splits of one tree on, those closest to their end first.
+// migrate carries the splits of one tree on, and begins those that a reshard
+// needs, round by round until nothing moves or the time is up.
 func (db *DB) migrate(ctx context.Context, s stored, deadline time.Duration, rep *MigrationReport) {
-	active, _, err := db.splits.List(ctx, s.ID)
-	if err != nil {
-		rep.fail(s.Name, 0, err)
-		return
-	}
 	x := &splitTree{t: &db.entryOf(s.Name).reader, id: s.ID}
-	for _, st := range active {
+	for more := true; more && db.clock.Now().Mono < deadline; {
+		var err error
+		if more, err = db.migrateRound(ctx, x, s, deadline, rep); err != nil {
+			rep.fail(s.Name, 0, err)
+			return
+		}
+	}
+}
+
+// migrateRound carries every split of a tree on once. It reports whether
+// another round has something to do that this one has made possible.
+func (db *DB) migrateRound(ctx context.Context, x *splitTree, s stored, deadline time.Duration, rep *MigrationReport) (bool, error) {
+	survey, err := db.splits.Survey(ctx, s.ID)
+	if err != nil {
+		return false, err
+	}
+	active := survey.Active
+	if survey.Reshard != nil {
+		begun, err := db.grow(ctx, x, s, survey)
+		active = append(active, begun...)
+		rep.Begun += len(begun)
+		if err != nil {
+			return false, err
+		}
+	}
+	slices.SortStableFunc(active, func(a, b *split.State) int { return cmp.Compare(b.Phase, a.Phase) })
+	completed := db.advanceAll(ctx, x, active, deadline, rep)
+	return survey.Reshard != nil && completed > 0, nil
+}
+
+// parallelSplits is how many splits of a tree a tick carries on at once.
+const parallelSplits = 8
+
+// advanceAll carries splits on, those closest to their end first, and returns
+// how many came to it.
+func (db *DB) advanceAll(ctx context.Context, x *splitTree, active []*split.State, deadline time.Duration, rep *MigrationReport) int {
+	var (
+		mu        sync.Mutex
+		completed int
+	)
+	inParallel(parallelSplits, len(active), func(i int) {
 		left := deadline - db.clock.Now().Mono
 		if left <= 0 {
 			return
 		}
+		now, err := db.splits.Advance(ctx, x, active[i].Source, left)
+		mu.Lock()
+		defer mu.Unlock()
 		rep.Splits++
-		now, err := db.splits.Advance(ctx, x, st.Source, left)
 		switch {
 		case err == nil && now.Phase == split.PhaseDone:
-			rep.Completed++
+			completed++
 		case err != nil && !errors.Is(err, split.ErrDriven):
-			rep.fail(s.Name, st.Source, err)
+			rep.fail(x.t.name, active[i].Source, err)
 		}
+	})
+	rep.Completed += completed
+	return completed
+}
+
+// inParallel calls f for 0 to n-1, at most limit at once, and waits for all.
+func inParallel(limit, n int, f func(i int)) {
+	var wg sync.WaitGroup
+	places := make(chan struct{}, limit)
+	for i := range n {
+		places <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-places }()
+			f(i)
+		})
 	}
+	wg.Wait()
 }
 
 func (r *MigrationReport) fail(tree string, id keyspace.ShardID, err error) {
