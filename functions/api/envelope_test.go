@@ -239,6 +239,22 @@ func TestInternalEndpointsNeedTheCredential(t *testing.T) {
 	failing.do("POST", "/internal/timers/collect", "", "Authorization", right).wantProblem(503, CodeStorageThrottled)
 }
 
+func TestScheduleDoesNotFillTheLog(t *testing.T) {
+	r := newRig(t)
+	internal := []string{"Authorization", "Bearer " + internalToken}
+	r.do("POST", "/internal/timers/checkpoint", "", internal...).wantStatus(200)
+	r.web.Close()
+	if logs := r.logs.String(); logs != "" {
+		t.Errorf("a tick that went well is in the log: %s", logs)
+	}
+	refusing := newRig(t)
+	refusing.do("POST", "/internal/timers/checkpoint", "").wantStatus(401)
+	refusing.web.Close()
+	if logs := refusing.logs.String(); !strings.Contains(logs, "unauthenticated") {
+		t.Errorf("a refused call of a timer is not in the log: %s", logs)
+	}
+}
+
 func TestLogHasOneLineAndNoSecrets(t *testing.T) {
 	r := newRig(t)
 	r.do("PUT", k+"hidden-key?ttl=1h", "hidden-value", "Authorization", "Bearer hidden-token", "X-Request-Id", "id-1").wantStatus(201)

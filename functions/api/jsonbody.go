@@ -22,6 +22,9 @@ type parser struct{ dec *json.Decoder }
 
 // parseJSON hands the document to read and then demands its end.
 func parseJSON(body []byte, read func(p *parser) error) error {
+	if len(bytes.TrimSpace(body)) == 0 {
+		return argument("body", "missing: a JSON document is needed")
+	}
 	if !utf8.Valid(body) {
 		return argument("body", "not valid UTF-8")
 	}
