@@ -38,7 +38,8 @@ type Config struct {
 	// Instance identifies this process among all that share the store; 0 draws
 	// one.
 	Instance uint64
-	// Version of the program, for the OpenAPI document and the metrics.
+	// Version of the program, for the OpenAPI document and the metrics. Empty is
+	// what the build says.
 	Version string
 }
 
@@ -61,6 +62,9 @@ func New(cfg Config) (*Service, error) {
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
+	}
+	if cfg.Version == "" {
+		cfg.Version = programVersion()
 	}
 	m := newMetrics(cfg.Clock, cfg.Version)
 	db, err := tree.New(tree.Config{
