@@ -17,7 +17,7 @@ import (
 // go first, for it may move up to just before the other, where the state is the
 // same and its call lies behind it. And of two deletes without a condition that
 // removed something, one that was called first and returned first can go first:
-// they may change places.
+// they may change places. So may two lost writes of one kind that nobody saw.
 type register struct {
 	value string
 	// place is how many writes of known version there were.
@@ -28,6 +28,25 @@ type register struct {
 	misses int
 	// deletes are those done, of the first maxDeletes.
 	deletes deleteSet
+	// lost is how many of the lost writes that nobody saw were made, by kind.
+	lost [lostKinds]int
+}
+
+// lostKinds are puts, writes that only create, and deletes, none with a version
+// as a condition.
+const lostKinds = 3
+
+// lostKind returns the kind of a lost write, -1 if it is of none.
+func lostKind(op *Op) int {
+	switch {
+	case !op.Unknown || op.IfVersion != "" || op.Kind == Get:
+		return -1
+	case op.Kind == Delete:
+		return 2
+	case op.Kind == GetOrSet || op.IfAbsent:
+		return 1
+	}
+	return 0
 }
 
 // maxDeletes bounds the deletes of one key whose order is fixed in advance as far
@@ -125,8 +144,13 @@ func (b *book) lineUp(ops []Op) {
 func (b *book) takeTurns(ops []Op) {
 	sorted := slices.Clone(ops)
 	slices.SortStableFunc(sorted, func(x, y Op) int { return cmp.Compare(x.Call, y.Call) })
+	var lost [lostKinds]int
 	for i := range sorted {
 		op := &sorted[i]
+		if kind := lostKind(op); kind >= 0 && b.place[op.Value] == 0 {
+			b.turn[op.id] = lost[kind]
+			lost[kind]++
+		}
 		if value, ok := b.saw(op); ok {
 			b.turn[op.id] = b.reads[value]
 			b.reads[value]++
@@ -178,10 +202,7 @@ func step(r register, op *Op, b *book) (bool, register) {
 	may := !(op.IfAbsent && found) && (op.IfVersion == "" || b.may(r.value, op.IfVersion))
 	switch {
 	case op.Unknown:
-		if !may || op.Kind == GetOrSet && found {
-			return b.place[op.Value] == 0, r // what somebody saw was written
-		}
-		return r.write(op, b)
+		return r.lose(op, b, may && !(op.Kind == GetOrSet && found))
 	case op.Kind == Get:
 		return r.read(op, b, op.Seen == r.value && (!found || op.VersionUnset || b.may(r.value, op.Version)))
 	case op.Mismatch:
@@ -213,12 +234,25 @@ func (r register) read(op *Op, b *book, fits bool) (bool, register) {
 	return fits, r
 }
 
+// lose carries out a lost write, or finds that it has no effect.
+func (r register) lose(op *Op, b *book, effect bool) (bool, register) {
+	ok, next := b.place[op.Value] == 0, r // what somebody saw was written
+	if effect {
+		ok, next = r.write(op, b)
+	}
+	if kind := lostKind(op); kind >= 0 && b.place[op.Value] == 0 {
+		ok = ok && b.turn[op.id] == r.lost[kind]
+		next.lost[kind]++
+	}
+	return ok, next
+}
+
 // write replaces the value; a delete has none.
 func (r register) write(op *Op, b *book) (bool, register) {
 	if r.value != "" && r.reads < b.reads[r.value] || b.contradicts(op) {
 		return false, r
 	}
-	next := register{value: op.Value, place: r.place, misses: r.misses, deletes: r.deletes}
+	next := register{value: op.Value, place: r.place, misses: r.misses, deletes: r.deletes, lost: r.lost}
 	if n, ok := b.number[op.id]; ok {
 		next.deletes.add(n)
 		return r.deletes.holds(&b.before[n]), next

@@ -81,15 +81,12 @@ func eachSeed(t *testing.T, p plan, check func(t *testing.T, name string, ops []
 			})
 			ok, bad := c.Outcomes()
 			known, failed, kills = known+ok, failed+bad, kills+c.kills
-			if bad > ok {
-				t.Errorf("%d operations failed, %d came to an end", bad, ok)
-			}
 			check(t, fmt.Sprintf("seed-%d", seed), c.Ops(), c.Surveys())
 		})
 	}
 	t.Logf("%d operations with a known outcome, %d without, %d instances killed", known, failed, kills)
-	if kills == 0 || failed == 0 {
-		t.Error("nothing went wrong, which shows nothing")
+	if kills == 0 || failed == 0 || failed > known/2 {
+		t.Error("too little or too much went wrong: that shows nothing")
 	}
 }
 

@@ -18,11 +18,13 @@ import (
 const (
 	// clientsEach is the number of clients of each process.
 	clientsEach = 64
-	// hotKeys are the keys that all clients work on, epoch the time after
-	// which they go on to fresh ones: so no key's history grows too long to be
-	// explained.
-	hotKeys = 6
-	epoch   = 1200 * time.Millisecond
+	// keysEach is the number of keys for each process; all clients work on all
+	// of them. The more clients a key has at once, the longer the search for an
+	// order takes.
+	keysEach = 3
+	// epoch is the time after which all go on to fresh keys: so no key's
+	// history grows too long to be explained.
+	epoch = 1200 * time.Millisecond
 )
 
 // fleet is some processes of the service on one storage, and their clients.
@@ -87,10 +89,10 @@ func (f *fleet) start(place int) {
 }
 
 // keysOf returns the names of an epoch's keys.
-func keysOf(epoch int64) []string {
-	keys := make([]string, hotKeys)
+func (f *fleet) keysOf(epoch int64) []string {
+	keys := make([]string, keysEach*len(f.places))
 	for i := range keys {
-		keys[i] = fmt.Sprintf("e%03d/k%d", epoch, i)
+		keys[i] = fmt.Sprintf("e%03d/k%02d", epoch, i)
 	}
 	return keys
 }
@@ -118,7 +120,7 @@ func (f *fleet) run(length time.Duration) {
 	for place := range f.places {
 		p := f.places[place].Load()
 		for e := range f.now() + 1 {
-			f.Read(f.t.Context(), -1-place, p.store, keysOf(e))
+			f.Read(f.t.Context(), -1-place, p.store, f.keysOf(e))
 		}
 		if err := p.Stop(); err != nil {
 			f.t.Errorf("process %d: %v", place, err)
@@ -130,7 +132,7 @@ func (f *fleet) client(ctx context.Context, client int) {
 	for ctx.Err() == nil {
 		p := f.places[client%len(f.places)].Load()
 		// A request is not cut off when the time is up: its answer counts.
-		f.Step(context.WithoutCancel(ctx), client, p.store, keysOf(f.now()))
+		f.Step(context.WithoutCancel(ctx), client, p.store, f.keysOf(f.now()))
 		select {
 		case <-p.Exited():
 			// Not worth a busy loop.
