@@ -64,6 +64,7 @@ func serve(ctx context.Context, s *settings, svc *service.Service, l net.Listene
 			timers.Checkpoint: s.Options.CheckpointInterval,
 			timers.Collect:    s.Options.CollectInterval,
 			timers.Migrations: s.Options.MigrationsInterval,
+			timers.Monitor:    s.Options.HotShardSampleInterval,
 		},
 		call: func(ctx context.Context, timer string) (json.RawMessage, error) {
 			return tick.Call(ctx, client, base, s.InternalToken, timer)

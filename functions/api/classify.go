@@ -20,6 +20,7 @@ var categories = []struct {
 	{tree.ErrTreeExists, CodeTreeExists, "a tree of this name exists with other settings"},
 	{tree.ErrTreeDeleted, CodeTreeDeleted, "the tree is deleted; it can be recovered until it is purged"},
 	{tree.ErrTreeNotDeleted, CodeTreeExists, "the tree is not deleted, which this needs"},
+	{tree.ErrReshardInProgress, CodeOperationInProgress, "a reshard to another shard count is in progress; wait for its end"},
 	{tree.ErrRoutingUnstable, CodeRoutingUnstable, "the owner of the key could not be found in time; try again"},
 	{tree.ErrTopologyUnstable, CodeTopologyUnstable, "the shard map moved too often meanwhile; try again"},
 	{store.ErrOutcomeUnknown, CodeUnavailable, "the storage's reply was lost: the write may have been applied or not"},

@@ -17,6 +17,7 @@ const (
 	CodeMethodNotAllowed    Code = "method_not_allowed"
 	CodeTreeExists          Code = "tree_exists"
 	CodeTreeDeleted         Code = "tree_deleted"
+	CodeOperationInProgress Code = "operation_in_progress"
 	CodeVersionMismatch     Code = "version_mismatch"
 	CodeKeyTooLong          Code = "key_too_long"
 	CodeValueTooLarge       Code = "value_too_large"
@@ -45,6 +46,7 @@ var meanings = map[Code]meaning{
 	CodeMethodNotAllowed:    {http.StatusMethodNotAllowed, "The resource does not have this method"},
 	CodeTreeExists:          {http.StatusConflict, "The tree exists"},
 	CodeTreeDeleted:         {http.StatusConflict, "The tree is deleted"},
+	CodeOperationInProgress: {http.StatusConflict, "Another operation is in progress"},
 	CodeVersionMismatch:     {http.StatusPreconditionFailed, "A condition did not hold"},
 	CodeKeyTooLong:          {http.StatusRequestEntityTooLarge, "The key is too long"},
 	CodeValueTooLarge:       {http.StatusRequestEntityTooLarge, "The value is too large"},

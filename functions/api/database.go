@@ -20,6 +20,7 @@ type database interface {
 	Recover(ctx context.Context, name string) error
 	Purge(ctx context.Context, name string) error
 	Ready(ctx context.Context) error
+	SplitActivity(ctx context.Context) (tree.SplitActivity, error)
 	open(ctx context.Context, name string) (handle, error)
 	openOrCreate(ctx context.Context, name string) (handle, error)
 }
@@ -37,6 +38,8 @@ type handle interface {
 	DeleteRange(ctx context.Context, b tree.Bounds) (int64, error)
 	ShardMap() *keyspace.Map
 	Splits(ctx context.Context) (active, done []*split.State, err error)
+	Reshard(ctx context.Context, target int) (status tree.ReshardStatus, started bool, err error)
+	ReshardStatus(ctx context.Context) (tree.ReshardStatus, error)
 }
 
 var _ handle = (*tree.Tree)(nil)

@@ -23,6 +23,8 @@ type fakeDB struct {
 	fail error
 	// hook runs at the start of every call, outside the lock.
 	hook func(ctx context.Context, call string)
+	// activity is that of the cluster.
+	activity tree.SplitActivity
 	// noCreate stands for AutoCreateTrees off.
 	noCreate bool
 }
@@ -33,6 +35,8 @@ type fakeTree struct {
 	items map[string]tree.Item
 	// active and done are its splits.
 	active, done []*split.State
+	// reshard is the one that runs, if its Target is not 0.
+	reshard tree.ReshardStatus
 	// streamErr ends a stream after streamed entries.
 	streamErr error
 	streamed  int
@@ -193,6 +197,13 @@ func (db *fakeDB) setState(ctx context.Context, name, call string, from, to tree
 		delete(db.trees, name)
 	}
 	return nil
+}
+
+func (db *fakeDB) SplitActivity(ctx context.Context) (tree.SplitActivity, error) {
+	if err := db.enter(ctx, "splitActivity"); err != nil {
+		return tree.SplitActivity{}, err
+	}
+	return db.activity, nil
 }
 
 func (db *fakeDB) Ready(ctx context.Context) error { return db.enter(ctx, "ready") }

@@ -231,6 +231,39 @@ func (t *fakeTree) Splits(ctx context.Context) (active, done []*split.State, err
 	return t.active, t.done, nil
 }
 
+func (t *fakeTree) Reshard(ctx context.Context, target int) (tree.ReshardStatus, bool, error) {
+	if err := t.db.enter(ctx, "reshard"); err != nil {
+		return tree.ReshardStatus{}, false, err
+	}
+	t.db.mu.Lock()
+	defer t.db.mu.Unlock()
+	switch {
+	case target < t.info.Shards:
+		return tree.ReshardStatus{}, false, &tree.ArgumentError{Field: "shardCount", Reason: "is less than now"}
+	case t.reshard.Target != 0 && t.reshard.Target != target:
+		return tree.ReshardStatus{}, false, tree.ErrReshardInProgress
+	case target > t.info.Shards:
+		t.reshard = tree.ReshardStatus{Start: t.info.Shards, Current: t.info.Shards, Target: target}
+	}
+	return t.status(), target > t.info.Shards, nil
+}
+
+func (t *fakeTree) status() tree.ReshardStatus {
+	if t.reshard.Target == 0 {
+		return tree.ReshardStatus{Complete: true, Start: t.info.Shards, Current: t.info.Shards, Target: t.info.Shards}
+	}
+	return t.reshard
+}
+
+func (t *fakeTree) ReshardStatus(ctx context.Context) (tree.ReshardStatus, error) {
+	if err := t.db.enter(ctx, "reshardStatus"); err != nil {
+		return tree.ReshardStatus{}, err
+	}
+	t.db.mu.Lock()
+	defer t.db.mu.Unlock()
+	return t.status(), nil
+}
+
 func (t *fakeTree) ShardMap() *keyspace.Map { return t.shardMap() }
 
 func (t *fakeTree) shardMap() *keyspace.Map {

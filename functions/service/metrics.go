@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/latticekv/lattice/core/clock"
+	"github.com/latticekv/lattice/core/options"
 	"github.com/latticekv/lattice/core/store"
 	"github.com/latticekv/lattice/functions/api"
 	"github.com/latticekv/lattice/functions/timers"
@@ -30,9 +31,10 @@ type metrics struct {
 	lastTick *prometheus.GaugeVec
 	failures *prometheus.CounterVec
 	storage  *storageMetrics
+	splits   *splitMetrics
 }
 
-func newMetrics(c clock.Source, version string) *metrics {
+func newMetrics(c clock.Source, o *options.Options, version string) *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(), clock: c,
 		requests: counter("http_requests_total", "Requests answered.", "route", "method", "status"),
@@ -43,11 +45,13 @@ func newMetrics(c clock.Source, version string) *metrics {
 		lastTick: gauge("tick_last_success_timestamp_seconds", "When a scheduled function last succeeded.", "timer"),
 		failures: counter("tick_failures_total", "Shards and trees that a scheduled function could not maintain.", "timer"),
 		storage:  newStorageMetrics(c),
+		splits:   newSplitMetrics(c, o),
 	}
 	build := gauge("build_info", "1, labelled with the version of the program.", "version")
 	build.WithLabelValues(version).Set(1)
 	m.registry.MustRegister(m.requests, m.seconds, m.bytes, m.ticks, m.tickTime, m.lastTick, m.failures, build)
 	m.registry.MustRegister(m.storage.operations, m.storage.seconds, m.storage.bytes)
+	m.splits.register(m.registry)
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }

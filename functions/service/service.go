@@ -66,11 +66,11 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Version == "" {
 		cfg.Version = programVersion()
 	}
-	m := newMetrics(cfg.Clock, cfg.Version)
+	m := newMetrics(cfg.Clock, &cfg.Options, cfg.Version)
 	db, err := tree.New(tree.Config{
 		Table: meteredTable{cfg.Table, m.storage}, Blobs: meteredBlobs{cfg.Blobs, m.storage},
 		Clock: cfg.Clock, Options: cfg.Options, Instance: cfg.Instance,
-		Exclusive: cfg.Exclusive,
+		Exclusive: cfg.Exclusive, Splits: m.splits.events(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("assemble service: %w", err)
@@ -82,6 +82,7 @@ func New(cfg Config) (*Service, error) {
 		Observe: m.observeRequest, Metrics: m.handler(), Version: cfg.Version,
 	})
 	m.watch(s.api)
+	m.watchDB(db)
 	return s, nil
 }
 
@@ -89,12 +90,13 @@ func New(cfg Config) (*Service, error) {
 func ticks(cfg *Config, k timers.Keeper, m *metrics) map[string]api.Tick {
 	t := timers.New(timers.Config{
 		Keeper: k, Clock: cfg.Clock, Budget: cfg.Options.TickBudget, Grace: cfg.Options.RequestTimeout,
-		Logger: cfg.Logger, Observe: m.observeTick,
+		Logger: cfg.Logger, Observe: m.observeTick, Monitored: m.splits.monitored,
 	})
 	return map[string]api.Tick{
 		timers.Checkpoint: func(ctx context.Context) (any, error) { return t.Checkpoint(ctx) },
 		timers.Collect:    func(ctx context.Context) (any, error) { return t.Collect(ctx) },
 		timers.Migrations: func(ctx context.Context) (any, error) { return t.Migrations(ctx) },
+		timers.Monitor:    func(ctx context.Context) (any, error) { return t.Monitor(ctx) },
 	}
 }
 

@@ -255,7 +255,7 @@ func TestTicksKeepTheData(t *testing.T) {
 		t.Errorf("count after the ticks: %s", got)
 	}
 	i.want(401, "POST", "/internal/timers/checkpoint", "")
-	i.want(404, "POST", "/internal/timers/monitor", "", "Authorization", "Bearer "+token)
+	i.want(404, "POST", "/internal/timers/nothing", "", "Authorization", "Bearer "+token)
 }
 
 func TestInstancesShareAStore(t *testing.T) {

@@ -1,6 +1,7 @@
 package timers
 
 import (
+	"math"
 	"time"
 
 	"github.com/latticekv/lattice/core/tree"
@@ -71,4 +72,86 @@ type MigrationResult struct {
 
 func newMigrationResult(ran Ran, r *tree.MigrationReport) MigrationResult {
 	return MigrationResult{Ran: ran, Trees: r.Trees, Splits: r.Splits, Completed: r.Completed}
+}
+
+// maxCandidates bounds the candidates that one answer names, and maxPasses the
+// trees: together they keep it far below a megabyte.
+const (
+	maxCandidates = 2000
+	maxPasses     = 1000
+)
+
+// MonitorResult is what a tick of the monitor answers.
+type MonitorResult struct {
+	Ran
+	// Trees were visited; Complete says that the walk came round, otherwise the
+	// next tick goes on.
+	Trees    int  `json:"trees"`
+	Complete bool `json:"complete"`
+	// Started counts the splits begun.
+	Started int `json:"started"`
+	// Passes tell what was seen and decided in each active tree.
+	Passes []Pass `json:"passes"`
+	// Truncated says that there was more to tell than an answer holds.
+	Truncated bool `json:"truncated,omitempty"`
+}
+
+// Pass is what a tick of the monitor saw and decided in one tree.
+type Pass struct {
+	Tree string `json:"tree"`
+	// Skipped says why the shards were not looked at; then the rest is empty.
+	Skipped string `json:"skipped,omitempty"`
+	// Suppressed says why no split may start in this pass.
+	Suppressed string `json:"suppressed,omitempty"`
+	// InFlight are the migrations that were in flight before the pass.
+	InFlight int `json:"inFlight"`
+	Shards   int `json:"shards"`
+	// Started are the sources of the splits begun.
+	Started []uint32 `json:"started,omitempty"`
+	// Candidates are the hot shards, hottest first.
+	Candidates []Candidate `json:"candidates,omitempty"`
+}
+
+// Candidate is a hot shard and what was decided about it.
+type Candidate struct {
+	Shard uint32 `json:"shard"`
+	// Rate is in operations per second, rounded.
+	Rate  int64 `json:"rate"`
+	Live  int64 `json:"live"`
+	Slots int   `json:"slots"`
+	// Reason is why the shard is not split now, empty if it is.
+	Reason string `json:"reason,omitempty"`
+}
+
+func newMonitorResult(ran Ran, r *tree.MonitorReport) MonitorResult {
+	res := MonitorResult{Ran: ran, Trees: r.Trees, Complete: r.Complete, Started: r.Started, Passes: []Pass{}}
+	room := maxCandidates
+	for i := range r.Passes {
+		p := newPass(&r.Passes[i])
+		if len(res.Passes) == maxPasses {
+			res.Truncated = true
+			break
+		}
+		if len(p.Candidates) > room {
+			p.Candidates, res.Truncated = p.Candidates[:room], true
+		}
+		room -= len(p.Candidates)
+		res.Passes = append(res.Passes, p)
+	}
+	return res
+}
+
+func newPass(p *tree.MonitorPass) Pass {
+	out := Pass{
+		Tree: p.Tree, Skipped: p.Skipped, Suppressed: string(p.Suppressed), InFlight: p.InFlight, Shards: len(p.Shards),
+	}
+	for _, id := range p.Started {
+		out.Started = append(out.Started, uint32(id))
+	}
+	for _, c := range p.Candidates {
+		out.Candidates = append(out.Candidates, Candidate{
+			Shard: uint32(c.Shard), Rate: int64(math.Round(c.Rate)), Live: c.Live, Slots: c.Slots, Reason: string(c.Reason),
+		})
+	}
+	return out
 }

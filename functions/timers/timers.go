@@ -20,6 +20,7 @@ const (
 	Checkpoint = "checkpoint"
 	Collect    = "collect"
 	Migrations = "migrations"
+	Monitor    = "monitor"
 )
 
 // Keeper is the maintenance that the ticks drive; a tree.DB has it.
@@ -30,6 +31,8 @@ type Keeper interface {
 	Collect(ctx context.Context, budget time.Duration) (tree.Report, error)
 	// Migrations carries splits on, likewise.
 	Migrations(ctx context.Context, budget time.Duration) (tree.MigrationReport, error)
+	// Monitor begins splits of hot shards, likewise.
+	Monitor(ctx context.Context, budget time.Duration) (tree.MonitorReport, error)
 }
 
 // Run describes a finished tick, for metrics.
@@ -56,6 +59,9 @@ type Config struct {
 	Logger *slog.Logger
 	// Observe is told of every tick. Nil is silence.
 	Observe func(Run)
+	// Monitored is told what every tick of the monitor saw, whole or in part.
+	// Nil is silence.
+	Monitored func(*tree.MonitorReport)
 }
 
 // Timers runs ticks. It is safe for concurrent use and keeps nothing between
@@ -69,6 +75,9 @@ func New(cfg Config) *Timers {
 	}
 	if cfg.Observe == nil {
 		cfg.Observe = func(Run) {}
+	}
+	if cfg.Monitored == nil {
+		cfg.Monitored = func(*tree.MonitorReport) {}
 	}
 	return &Timers{cfg: cfg}
 }
@@ -112,6 +121,47 @@ func (t *Timers) Migrations(ctx context.Context) (MigrationResult, error) {
 		return MigrationResult{}, err
 	}
 	return newMigrationResult(ran, &report), nil
+}
+
+// Monitor looks for hot shards and begins their splits; a tick of migrations
+// carries them out.
+func (t *Timers) Monitor(ctx context.Context) (MonitorResult, error) {
+	var report tree.MonitorReport
+	ran, err := t.run(ctx, Monitor, func(ctx context.Context) (o outcome, err error) {
+		report, err = t.cfg.Keeper.Monitor(ctx, t.cfg.Budget)
+		t.cfg.Monitored(&report)
+		t.logPasses(ctx, report.Passes)
+		return outcome{report.Failed, report.Failures, []slog.Attr{
+			slog.Int("trees", report.Trees), slog.Bool("complete", report.Complete), slog.Int("started", report.Started),
+		}}, err
+	})
+	if err != nil {
+		return MonitorResult{}, err
+	}
+	return newMonitorResult(ran, &report), nil
+}
+
+// maxLogged bounds the lines that one tick of the monitor writes.
+const maxLogged = 100
+
+// logPasses writes a line for each hot shard: that its split begins, or why not.
+func (t *Timers) logPasses(ctx context.Context, passes []tree.MonitorPass) {
+	lines := 0
+	for i := range passes {
+		for _, c := range passes[i].Candidates {
+			if lines++; lines > maxLogged {
+				return
+			}
+			message, attrs := "split begins", []slog.Attr{
+				slog.String("tree", passes[i].Tree), slog.Int("shard", int(c.Shard)),
+				slog.Float64("rate", c.Rate), slog.Int64("live", c.Live), slog.Int("slots", c.Slots),
+			}
+			if c.Reason != "" {
+				message, attrs = "hot shard is not split", append(attrs, slog.String("reason", string(c.Reason)))
+			}
+			t.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, message, attrs...)
+		}
+	}
 }
 
 // errOverrun ends a tick whose work went on beyond budget and grace.

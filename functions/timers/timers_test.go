@@ -20,6 +20,7 @@ import (
 type keeper struct {
 	report tree.Report
 	moved  tree.MigrationReport
+	seen   tree.MonitorReport
 	err    error
 	hang   bool
 	called string
@@ -37,6 +38,11 @@ func (k *keeper) Collect(ctx context.Context, budget time.Duration) (tree.Report
 func (k *keeper) Migrations(ctx context.Context, budget time.Duration) (tree.MigrationReport, error) {
 	_, err := k.work(ctx, "migrations", budget)
 	return k.moved, err
+}
+
+func (k *keeper) Monitor(ctx context.Context, budget time.Duration) (tree.MonitorReport, error) {
+	_, err := k.work(ctx, "monitor", budget)
+	return k.seen, err
 }
 
 func (k *keeper) work(ctx context.Context, call string, budget time.Duration) (tree.Report, error) {
