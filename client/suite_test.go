@@ -42,6 +42,7 @@ func suite(t *testing.T, serve func(*testing.T) string) {
 		{"pages", testPages},
 		{"delete range and count", testRanges},
 		{"trees", testTrees},
+		{"splits", testSplits},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cl, err := client.New(serve(t), client.Options{})

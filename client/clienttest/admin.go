@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -33,10 +34,40 @@ func (s *Server) admin(w http.ResponseWriter, r *http.Request, name, resource st
 		w.WriteHeader(http.StatusNoContent)
 	case "GET shard-map":
 		answer(w, http.StatusOK, t.shardMap())
+	case "GET splits":
+		answer(w, http.StatusOK, map[string]any{"inFlight": []any{}, "recent": slices.Concat([]map[string]any{}, t.splits)})
+	case "POST reshard":
+		return t.reshard(w, r)
+	case "GET reshard":
+		answer(w, http.StatusOK, t.reshardStatus(t.shards))
 	default:
 		return refuse(404, "route_not_found", "no such resource")
 	}
 	return nil
+}
+
+// reshard divides the tree at once, as a service does with an empty one.
+func (t *tree) reshard(w http.ResponseWriter, r *http.Request) *refusal {
+	var in settings
+	if f := decode(r, &in); f != nil {
+		return f
+	}
+	if in.ShardCount < t.shards || in.ShardCount > 4096 {
+		return refuse(400, "invalid_argument", "shardCount: must be %d to 4096", t.shards)
+	}
+	start, now := t.shards, time.Now().UTC().Format(time.RFC3339)
+	for ; t.shards < in.ShardCount; t.shards++ {
+		t.splits = append(t.splits, map[string]any{
+			"id": strconv.Itoa(t.shards), "source": t.shards - start, "target": t.shards, "phase": "Done", "movedSlots": 1, "entriesForwarded": 0,
+			"cause": "reshard", "started": now, "ended": now, "durationsMs": map[string]int{"Drain": 1}, "mapVersion": t.shards,
+		})
+	}
+	answer(w, http.StatusAccepted, t.reshardStatus(start))
+	return nil
+}
+
+func (t *tree) reshardStatus(start int) map[string]any {
+	return map[string]any{"complete": true, "start": start, "current": t.shards, "target": t.shards}
 }
 
 func (s *Server) setDeleted(w http.ResponseWriter, name string, t *tree, deleted bool) *refusal {

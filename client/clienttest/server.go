@@ -51,6 +51,8 @@ type tree struct {
 	shards  int
 	created time.Time
 	deleted bool
+	// splits are all in the past.
+	splits []map[string]any
 }
 
 // entry is a stored value.
@@ -156,6 +158,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Server) route(w http.ResponseWriter, r *http.Request) *refusal {
 	if s.Token != "" && r.Header.Get("Authorization") != "Bearer "+s.Token {
 		return refuse(401, "unauthenticated", "no valid token")
+	}
+	if r.URL.Path == "/v1/cluster/split-activity" {
+		answer(w, http.StatusOK, map[string]any{"inFlight": 0, "reportingTrees": 0, "observedAt": time.Now().UTC().Format(time.RFC3339), "anyInFlight": false})
+		return nil
 	}
 	path, ok := strings.CutPrefix(r.URL.EscapedPath(), "/v1/trees")
 	if !ok {
