@@ -67,7 +67,7 @@ func parse(args []string, stdout, stderr io.Writer) (*settings, error) {
 		return nil, errHelp
 	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w; see --help", err)
 	}
 	s.ConnectionString = os.Getenv(backend.ConnectionStringVariable)
 	s.InternalToken = os.Getenv(internalTokenVariable)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -65,6 +66,10 @@ func FromEnv(lookup func(string) (string, bool), defaultStore string) Config {
 	return c
 }
 
+// accountName is what Azure Storage allows; anything else would end up in the
+// address of another host.
+var accountName = regexp.MustCompile(`^[a-z0-9]{3,24}$`)
+
 // Check returns every fault of the configuration, joined. (A method named
 // Validate would be called by the command-line parser, which stops at the first.)
 func (c *Config) Check() error {
@@ -89,6 +94,8 @@ func (c *Config) validateAccount() error {
 		}
 	case c.Account != "" && byURL:
 		return errors.New("an account and an address are given: which one is meant?")
+	case c.Account != "" && !accountName.MatchString(c.Account):
+		return fmt.Errorf("account %q: the name of a storage account is 3 to 24 lower-case letters and digits", c.Account)
 	case c.Account == "" && (c.TableURL == "" || c.BlobURL == ""):
 		return fmt.Errorf("store azure needs %s in the environment, an account, or the addresses of both services", ConnectionStringVariable)
 	}
