@@ -51,6 +51,10 @@ type grammar struct {
 	Import importCmd `cmd:"" help:"Load rows of NDJSON, CSV or TSV into a tree."`
 	Export exportCmd `cmd:"" help:"Save the entries of a range as NDJSON, CSV or TSV."`
 	Trees  treesCmd  `cmd:"" help:"List, create, change, delete and recover trees."`
+
+	Shards  shardsCmd  `cmd:"" help:"Show how a tree is divided into shards."`
+	Splits  splitsCmd  `cmd:"" help:"Show the splits of a tree's shards, or watch them."`
+	Reshard reshardCmd `cmd:"" help:"Change the number of shards of a tree, online."`
 }
 
 const description = `Lattice is a sorted, durable key-value store; this tool talks to its service.

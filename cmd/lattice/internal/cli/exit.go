@@ -53,7 +53,7 @@ func exitCode(ctx context.Context, err error) int {
 	switch {
 	case err == nil:
 		return ExitOK
-	case errors.Is(err, load.ErrInterrupted), ctx.Err() != nil && errors.Is(err, context.Canceled):
+	case errors.Is(err, load.ErrInterrupted), errors.Is(err, ErrInterrupted), ctx.Err() != nil && errors.Is(err, context.Canceled):
 		return ExitInterrupted
 	case errors.Is(err, errNo), errors.Is(err, errDeclined), errors.Is(err, load.ErrTooManyRejects):
 		return ExitNo

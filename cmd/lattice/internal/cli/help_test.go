@@ -15,7 +15,7 @@ func TestHelp(t *testing.T) {
 	l, _ := fake(t)
 	t.Setenv("COLUMNS", "100")
 	for _, cmd := range []string{
-		"", "get", "set", "delete", "scan", "count", "import", "export", "trees",
+		"", "get", "set", "delete", "scan", "count", "import", "export", "trees", "shards", "splits", "reshard",
 		"trees list", "trees create", "trees show", "trees set", "trees delete", "trees recover", "trees purge",
 	} {
 		name := strings.ReplaceAll("lattice "+cmd, " ", "-")
