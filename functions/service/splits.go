@@ -68,8 +68,8 @@ var admission = []split.Reason{split.ReasonShardCeiling, split.ReasonUniformLoad
 func (m *splitMetrics) monitored(r *tree.MonitorReport) {
 	for i := range r.Passes {
 		p := &r.Passes[i]
-		if p.Skipped != "" {
-			continue
+		if len(p.Shards) == 0 {
+			continue // skipped, or failed before it saw anything
 		}
 		m.inFlight.set(p.Tree, p.InFlight+len(p.Started))
 		for _, c := range p.Candidates {

@@ -118,7 +118,7 @@ func TestMonitorOverTheRealTreeSaysWhyNothingIsSplit(t *testing.T) {
 }
 
 func report(name string, inFlight int, started []keyspace.ShardID, reasons ...split.Reason) *tree.MonitorReport {
-	p := tree.MonitorPass{Tree: name, Started: started, Decision: split.Decision{InFlight: inFlight}}
+	p := tree.MonitorPass{Tree: name, Started: started, Shards: make([]tree.ShardRate, 2), Decision: split.Decision{InFlight: inFlight}}
 	for _, reason := range reasons {
 		p.Candidates = append(p.Candidates, split.Candidate{Reason: reason})
 	}
@@ -129,7 +129,13 @@ func TestReasonsAreCountedByWhatTheySay(t *testing.T) {
 	o := options.Default()
 	m := newSplitMetrics(clock.NewSystem(), &o)
 	m.monitored(report("a", 0, []keyspace.ShardID{1}, "", split.ReasonUniformLoad, split.ReasonCooldown, split.ReasonCooldown))
-	m.monitored(&tree.MonitorReport{Passes: []tree.MonitorPass{{Tree: "b", Skipped: tree.SkippedEarly}}})
+	if got := testutil.CollectAndCount(m.inFlight); got != 1 {
+		t.Errorf("%d trees have splits in flight, want the one that began a split", got)
+	}
+	m.monitored(&tree.MonitorReport{Passes: []tree.MonitorPass{{Tree: "a", Skipped: tree.SkippedEarly}, {Tree: "b"}}})
+	if got := testutil.CollectAndCount(m.inFlight); got != 1 {
+		t.Errorf("%d trees have splits in flight after a pass that saw nothing", got)
+	}
 	for reason, want := range map[split.Reason][2]float64{
 		split.ReasonUniformLoad: {0, 1}, split.ReasonCooldown: {2, 0}, split.ReasonClusterCap: {0, 0},
 	} {
