@@ -37,7 +37,7 @@ func newCrashes(n *node, src source, tree string, seed uint64) *crashes {
 
 // moment draws after how many acknowledgements of the writers the service
 // dies: an import takes longer than that as a rule.
-func (c *crashes) moment() int64 { return 30 + c.rng.Int64N(270) }
+func (c *crashes) moment() int64 { return 60 + c.rng.Int64N(300) }
 
 // givingUp kills the service during an import that does not wait for it, and
 // goes on with what the tool says is missing.
@@ -158,9 +158,9 @@ func withCrashes(t *testing.T, n *node, src source, sorted []Row, seed uint64) {
 	}
 	resp.Body.Close()
 	for range 3 {
-		c.givingUp(t)
+		timed(t, "a crash", 0, func() { c.givingUp(t) })
 	}
-	c.waiting(t, 3)
+	timed(t, "an import through three crashes", 0, func() { c.waiting(t, 3) })
 	if c.caught == 0 {
 		t.Error("no crash came during an import")
 	}

@@ -200,10 +200,11 @@ func timed(t *testing.T, what string, rows int, step func()) {
 	t.Helper()
 	start := time.Now()
 	step()
-	took := time.Since(start)
+	took, rate := time.Since(start), ""
 	if took > 0 && rows > 0 {
-		t.Logf("%s: %s, %.0f rows/s", what, took.Round(time.Millisecond), float64(rows)/took.Seconds())
+		rate = fmt.Sprintf(", %.0f rows/s", float64(rows)/took.Seconds())
 	}
+	t.Logf("%s: %s%s", what, took.Round(time.Millisecond), rate)
 }
 
 // pick returns a short name for a failure message.

@@ -339,14 +339,14 @@ func (v *survey) brief(t *testing.T) {
 	t.Helper()
 	v.streams(t)
 	v.counts(t)
-	v.gets(t, 50)
+	timed(t, "gets", 0, func() { v.gets(t, 50) })
 }
 
 // whole reads in every way there is.
 func (v *survey) whole(t *testing.T) {
 	t.Helper()
 	v.brief(t)
-	v.scans(t)
-	v.prefixes(t, 20)
-	v.ranges(t, 20)
+	timed(t, "scans and export with the tool", 0, func() { v.scans(t) })
+	timed(t, "prefixes", 0, func() { v.prefixes(t, 10) })
+	timed(t, "ranges", 0, func() { v.ranges(t, 10) })
 }
