@@ -41,6 +41,16 @@ const (
 	// nothing. From then on the shard's clock is past that version, so that later
 	// local writes win.
 	OpMerge
+	// OpPrepare logs a mutation of transaction Tx, a tombstone if so marked,
+	// that no reader sees until the transaction commits. Its condition is judged
+	// now. It survives checkpoints.
+	OpPrepare
+	// OpCommit makes what transaction Tx prepared here into entries of Version,
+	// each unless a newer one stands. Without prepared mutations it changes
+	// nothing, so it may be repeated.
+	OpCommit
+	// OpAbort forgets what transaction Tx prepared here.
+	OpAbort
 )
 
 // Write is one change of one key, with an optional condition that is
@@ -66,6 +76,8 @@ type Write struct {
 	Version   clock.Version
 	Tombstone bool
 	Migration string
+	// Tx is the transaction of a prepare, commit or abort.
+	Tx record.ID
 
 	// ref is where a large value was stored before the write was queued, and
 	// stored when.

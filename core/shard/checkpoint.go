@@ -112,6 +112,9 @@ func (s *Shard) dueRows(force bool) int {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	rows := s.st.tail.rows()
+	if s.st.prepared.size() > maxRelog {
+		return 0 // they must fit into the append that moves the pointer
+	}
 	if force || s.st.tail.bytes >= t.CheckpointTailBytes || rows >= t.CheckpointTailRows {
 		return rows
 	}
@@ -171,7 +174,7 @@ func (s *Shard) step(ctx context.Context, build func(context.Context, *View, uin
 
 // point moves the head from one manifest to the next.
 func (s *Shard) point(ctx context.Context, old, next *run.Set, start clock.Instant) error {
-	p := &pending{control: &control{note: "checkpoint", hasty: true, apply: func(h *Head, now clock.Instant) error {
+	p := &pending{control: &control{note: "checkpoint", hasty: true, records: s.relog, apply: func(h *Head, now clock.Instant) error {
 		m := *h.Meta()
 		if m.Checkpoint.Manifest != old.Name() || s.stale(start, now) {
 			return errSuperseded

@@ -172,6 +172,11 @@ func (s *Shard) unreferenced(ctx context.Context, names []string) ([]string, err
 		}
 		return true
 	})
+	for _, p := range s.st.prepared.list() {
+		if p.Entry.Ref != nil {
+			used[p.Entry.Ref.Blob] = struct{}{}
+		}
+	}
 	s.mu.RUnlock()
 	if base.Name() != meta.Checkpoint.Manifest {
 		return nil, fmt.Errorf("collect %s: the checkpoint moved: %w", s.partition, store.ErrUnavailable)

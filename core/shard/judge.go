@@ -18,6 +18,8 @@ type control struct {
 	// apply changes the head, or refuses with an error; it may be called again
 	// on a newer head after a lost race.
 	apply func(h *Head, now clock.Instant) error
+	// records, unless nil, are logged with it.
+	records func() []record.Record
 	// hasty gives up at once where a lease of another instance bars the way.
 	hasty bool
 }
@@ -78,6 +80,8 @@ type judge struct {
 	first clock.HLC
 	// overlay holds what earlier writes of the group left behind.
 	overlay map[string]*record.Entry
+	// staged are the undecided mutations of transactions that the group touched.
+	staged map[record.ID]map[string]record.Entry
 }
 
 // judge makes a plan of a group.
@@ -110,14 +114,12 @@ func (s *Shard) judge(ctx context.Context, group []*pending) (*plan, error) {
 	return p, nil
 }
 
-// mergedClock returns the highest time among the entries that a group merges.
+// mergedClock returns the highest time among the versions that a group brings.
 func mergedClock(group []*pending) clock.HLC {
 	var last clock.HLC
 	for _, m := range group {
 		for i := range m.writes {
-			if m.writes[i].Op == OpMerge {
-				last = max(last, m.writes[i].Version.Time)
-			}
+			last = max(last, m.writes[i].Version.Time)
 		}
 	}
 	return last
@@ -173,6 +175,9 @@ func (j *judge) control(c *control) error {
 		return err
 	}
 	j.plan.records = append(j.plan.records, record.Record{Kind: record.KindControl, Note: []byte(c.note)})
+	if c.records != nil {
+		j.plan.records = append(j.plan.records, c.records()...)
+	}
 	return nil
 }
 
@@ -188,12 +193,19 @@ func (j *judge) write(ctx context.Context, m *pending, i int) error {
 		j.put(w, res, nil)
 		return nil
 	}
+	if w.Op == OpCommit || w.Op == OpAbort {
+		return j.decide(ctx, w, res)
+	}
 	old, err := j.find(ctx, m, i)
 	if err != nil {
 		return err
 	}
-	if w.Op == OpMerge {
+	switch w.Op {
+	case OpMerge:
 		j.merge(w, res, old)
+		return nil
+	case OpPrepare:
+		j.prepare(w, res, old)
 		return nil
 	}
 	if old != nil && !old.Live(j.milli) {
@@ -230,28 +242,45 @@ func (w *Write) holds(old *record.Entry) bool {
 // turnsAway reports whether the shard has no say in a write: a key that it
 // does not own, or a merge of a migration that its head does not know.
 func (j *judge) turnsAway(w *Write) bool {
+	decides := w.Op == OpCommit || w.Op == OpAbort // of any key
 	if w.Migration == "" {
-		return j.head.meta.refuses(w.Key)
+		return !decides && j.head.meta.refuses(w.Key)
 	}
 	for _, in := range j.head.Meta().Incoming {
 		if in.ID == w.Migration {
-			return !in.Slots.Has(keyspace.Slot(w.Key))
+			return !decides && !in.Slots.Has(keyspace.Slot(w.Key))
 		}
 	}
 	return true
 }
 
-// find looks the key up: in the group, in the log's tail, in the checkpoint.
+// find looks up the key of a write, with what was read before it queued.
 func (j *judge) find(ctx context.Context, m *pending, i int) (*record.Entry, error) {
 	key := m.writes[i].Key
+	if m.prior != nil && m.prior[i].base == j.base {
+		if e, ok := j.recent(key); ok {
+			return e, nil
+		}
+		return m.prior[i].entry, nil
+	}
+	return j.lookup(ctx, key)
+}
+
+// recent looks a key up in the group and in the log's tail.
+func (j *judge) recent(key string) (*record.Entry, bool) {
 	if e, ok := j.overlay[key]; ok {
-		return e, nil
+		return e, true
 	}
 	if it, ok := j.s.peek(key); ok {
-		return &it.Entry, nil
+		return &it.Entry, true
 	}
-	if m.prior != nil && m.prior[i].base == j.base {
-		return m.prior[i].entry, nil
+	return nil, false
+}
+
+// lookup looks a key up: in the group, in the log's tail, in the checkpoint.
+func (j *judge) lookup(ctx context.Context, key string) (*record.Entry, error) {
+	if e, ok := j.recent(key); ok {
+		return e, nil
 	}
 	e, ok, err := j.base.Get(ctx, key)
 	if err != nil || !ok {

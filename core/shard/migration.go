@@ -229,16 +229,16 @@ func (v *View) moving(ctx context.Context, slots *keyspace.SlotSet, w Walk) (Por
 
 // LogPortion is a part of the log.
 type LogPortion struct {
-	// Entries are what the rows wrote, oldest first; of a key that was written
-	// several times each is there.
-	Entries []record.Entry
+	// Records are what the rows did to the slots, oldest first: entries of each
+	// write, prepared mutations, and the ends of transactions.
+	Records []record.Record
 	// Last is the last row looked at, Head the last row of the log then.
 	Last, Head uint64
 }
 
-// LogSince returns what rows after a number wrote to the given slots, of at
-// most so many rows. The rows must not have been collected: those after the
-// start of an outgoing migration are kept.
+// LogSince returns what rows after a number did to the given slots, of at most
+// so many rows. The rows must not have been collected: those after the start of
+// an outgoing migration are kept.
 func (s *Shard) LogSince(ctx context.Context, after uint64, slots *keyspace.SlotSet, maxRows int) (LogPortion, error) {
 	var r logReading
 	err := s.retry(ctx, func() (err error) {
@@ -249,16 +249,27 @@ func (s *Shard) LogSince(ctx context.Context, after uint64, slots *keyspace.Slot
 		return LogPortion{}, fmt.Errorf("read log of %s since row %d: %w", s.partition, after, err)
 	}
 	p := LogPortion{Last: after, Head: r.head.Seq}
-	for _, row := range r.rows[:min(len(r.rows), maxRows)] {
-		p.Last = row.Seq
-		for i := range row.Records {
-			rec := &row.Records[i]
-			if writesEntry(rec.Kind) && slots.Has(keyspace.Slot(rec.Entry.Key)) {
-				p.Entries = append(p.Entries, rec.Entry)
-			}
-		}
+	for i := range r.rows[:min(len(r.rows), maxRows)] {
+		p.Last = r.rows[i].Seq
+		p.Records = appendMoving(p.Records, &r.rows[i].Row, slots)
 	}
 	return p, nil
+}
+
+// appendMoving adds the records of a row that concern the slots.
+func appendMoving(dst []record.Record, row *record.Row, slots *keyspace.SlotSet) []record.Record {
+	for i := range row.Records {
+		r := &row.Records[i]
+		switch {
+		case writesEntry(r.Kind) || r.Kind == record.KindPrepare:
+			if slots.Has(keyspace.Slot(r.Entry.Key)) {
+				dst = append(dst, *r)
+			}
+		case r.Kind == record.KindCommit || r.Kind == record.KindAbort:
+			dst = append(dst, *r)
+		}
+	}
+	return dst
 }
 
 // writesEntry reports whether a record of the kind leaves an entry behind.
@@ -266,25 +277,23 @@ func writesEntry(k record.Kind) bool {
 	return k == record.KindPut || k == record.KindTombstone || k == record.KindMerge
 }
 
-// Forward brings entries of this shard to the target of a migration, with their
-// versions, expiry and large values. The target takes what it does not have.
-// hasty gives up where a lease bars the way. When it returns nil the target has
-// them durably; ErrStaleRouting says that the migration is not open there.
-func (s *Shard) Forward(ctx context.Context, target *Shard, id string, entries []record.Entry, hasty bool) error {
-	if len(entries) == 0 {
+// Forward brings records of this shard to the target of a migration: entries
+// with their versions, expiry and large values, prepared mutations with their
+// transactions. The target takes what it does not have. hasty gives up where a
+// lease bars the way. When it returns nil the target has them durably;
+// ErrStaleRouting says that the migration is not open there.
+func (s *Shard) Forward(ctx context.Context, target *Shard, id string, records []record.Record, hasty bool) error {
+	if len(records) == 0 {
 		return nil
 	}
-	writes := make([]Write, len(entries))
-	for i := range entries {
-		e := &entries[i]
-		value, err := s.value(ctx, e)
+	writes := make([]Write, len(records))
+	for i := range records {
+		w, err := s.forwarded(ctx, &records[i])
 		if err != nil {
 			return err
 		}
-		writes[i] = Write{
-			Op: OpMerge, Key: e.Key, Value: value, Type: e.Type, Expiry: e.Expiry,
-			Version: e.Version, Tombstone: e.Tombstone, Migration: id, hasty: hasty,
-		}
+		w.Migration, w.hasty = id, hasty
+		writes[i] = w
 	}
 	results, err := target.Write(ctx, writes)
 	if err != nil {
@@ -296,6 +305,37 @@ func (s *Shard) Forward(ctx context.Context, target *Shard, id string, entries [
 		}
 	}
 	return nil
+}
+
+// forwarded makes the write that does on the target what a record did here. What
+// a commit installed comes as entries; its end, like that of an abort, makes
+// the target forget what was prepared.
+func (s *Shard) forwarded(ctx context.Context, r *record.Record) (Write, error) {
+	if r.Kind == record.KindCommit || r.Kind == record.KindAbort {
+		return Write{Op: OpAbort, Tx: r.Tx}, nil
+	}
+	e := &r.Entry
+	value, err := s.value(ctx, e)
+	if err != nil {
+		return Write{}, err
+	}
+	w := Write{
+		Op: OpMerge, Key: e.Key, Value: value, Type: e.Type, Expiry: e.Expiry,
+		Version: e.Version, Tombstone: e.Tombstone,
+	}
+	if r.Kind == record.KindPrepare {
+		w.Op, w.Tx = OpPrepare, r.Tx
+	}
+	return w, nil
+}
+
+// Merges returns entries as records for Forward.
+func Merges(entries []record.Entry) []record.Record {
+	out := make([]record.Record, len(entries))
+	for i, e := range entries {
+		out[i] = record.Record{Kind: record.KindMerge, Entry: e}
+	}
+	return out
 }
 
 // mirrorTimeout bounds how long callers wait for the mirror of their append:
@@ -311,24 +351,18 @@ func (s *Shard) mirror(ctx context.Context, p *plan) {
 	if out == nil || out.Sealed {
 		return
 	}
-	var entries []record.Entry
+	var records []record.Record
 	for i := range p.rows {
-		row := &p.rows[i]
-		for j := range row.Records {
-			r := &row.Records[j]
-			if writesEntry(r.Kind) && out.Slots.Has(keyspace.Slot(r.Entry.Key)) {
-				entries = append(entries, r.Entry)
-			}
-		}
+		records = appendMoving(records, &p.rows[i], &out.Slots)
 	}
-	if len(entries) == 0 {
+	if len(records) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, mirrorTimeout)
 	defer cancel()
-	if err := s.Forward(ctx, s.pool.Shard(out.Target), out.ID, entries, true); err != nil {
+	if err := s.Forward(ctx, s.pool.Shard(out.Target), out.ID, records, true); err != nil {
 		s.pool.mirrorFailures.Add(1)
 		return
 	}
-	s.pool.mirrored.Add(uint64(len(entries)))
+	s.pool.mirrored.Add(uint64(len(records)))
 }

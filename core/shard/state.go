@@ -16,6 +16,8 @@ type state struct {
 	// base is the newest checkpoint that was loaded, tail the log above it.
 	base *run.Set
 	tail *tail
+	// prepared are the mutations of transactions that are not decided.
+	prepared preparedSet
 	// snap is the present snapshot of the tail, nil if it changed since.
 	snap *tailSnapshot
 
@@ -38,8 +40,14 @@ type state struct {
 // absorb applies a log row, of so many stored bytes, to the tail.
 func (st *state) absorb(row *record.Row, size int) {
 	for i := range row.Records {
-		if r := &row.Records[i]; writesEntry(r.Kind) {
+		r := &row.Records[i]
+		switch {
+		case writesEntry(r.Kind):
 			st.tail.set(row.Seq, &r.Entry)
+		case r.Kind == record.KindPrepare:
+			st.prepared.add(r.Tx, &r.Entry)
+		case r.Kind == record.KindCommit, r.Kind == record.KindAbort:
+			delete(st.prepared, r.Tx)
 		}
 	}
 	st.tail.mark(row.Seq, size)

@@ -314,8 +314,31 @@ func (w *worker) beginShadowWrite(ctx context.Context) (Phase, error) {
 	if have == nil || have.ID != w.s.ID {
 		return 0, errOvertaken
 	}
+	if err := w.sweep(ctx); err != nil {
+		return 0, err
+	}
 	w.s.LogSeq = have.Since
 	return PhaseDrain, nil
+}
+
+// sweep replays on the target every mutation that was prepared on the source
+// before the window opened and is not decided, under its transaction, version
+// and expiry. One that is decided meanwhile is in the log after Since, which the
+// drain follows: so no prepared mutation outlives its transaction there.
+func (w *worker) sweep(ctx context.Context) error {
+	prepared, err := w.source().Prepared(ctx, &w.s.Slots)
+	if err != nil || len(prepared) == 0 {
+		return err
+	}
+	records := make([]record.Record, len(prepared))
+	for i, p := range prepared {
+		records[i] = record.Record{Kind: record.KindPrepare, Tx: p.Tx, Entry: p.Entry}
+	}
+	if err := w.source().Forward(ctx, w.target(), w.s.ID, records, false); err != nil {
+		return err
+	}
+	w.s.Retroactive += int64(len(prepared))
+	return nil
 }
 
 const (
@@ -361,7 +384,7 @@ func (w *worker) walk(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := w.forward(ctx, p.Entries); err != nil {
+		if err := w.forward(ctx, shard.Merges(p.Entries)); err != nil {
 			return err
 		}
 		scanned += p.Scanned
@@ -382,7 +405,7 @@ func (w *worker) followLog(ctx context.Context) (left uint64, err error) {
 		return 0, err
 	}
 	batch := w.tree.Options().SplitDrainBatchSize
-	for rest := p.Entries; len(rest) > 0; {
+	for rest := p.Records; len(rest) > 0; {
 		n := min(batch, len(rest))
 		if err := w.forward(ctx, rest[:n]); err != nil {
 			return 0, err
@@ -393,13 +416,13 @@ func (w *worker) followLog(ctx context.Context) (left uint64, err error) {
 	return p.Head - p.Last, nil
 }
 
-func (w *worker) forward(ctx context.Context, entries []record.Entry) error {
-	if err := w.source().Forward(ctx, w.target(), w.s.ID, entries, false); err != nil {
+func (w *worker) forward(ctx context.Context, records []record.Record) error {
+	if err := w.source().Forward(ctx, w.target(), w.s.ID, records, false); err != nil {
 		return err
 	}
-	w.s.Forwarded += int64(len(entries))
-	if f := w.c.Events.Forwarded; f != nil && len(entries) > 0 {
-		f(w.tree, len(entries))
+	w.s.Forwarded += int64(len(records))
+	if f := w.c.Events.Forwarded; f != nil && len(records) > 0 {
+		f(w.tree, len(records))
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/latticekv/lattice/core/clock"
 	"github.com/latticekv/lattice/core/keyspace"
+	"github.com/latticekv/lattice/core/record"
 	"github.com/latticekv/lattice/core/shard"
 	"github.com/latticekv/lattice/core/split"
 	"github.com/latticekv/lattice/providers/faulty"
@@ -67,6 +68,62 @@ func (s *story) fill(ctx context.Context, round int) {
 			s.put(ctx, key, fmt.Sprint("value ", round))
 		}
 	}
+}
+
+// prepare leaves mutations of two transactions undecided, on every kind of key.
+func (s *story) prepare(ctx context.Context) {
+	for i := range 12 {
+		if s.err != nil {
+			return
+		}
+		w := shard.Write{
+			Op: shard.OpPrepare, Tx: record.ID{byte(1 + i%2)}, Key: fmt.Sprintf("prepared-%02d", i),
+			Value: []byte(strings.Repeat("p", 10*i)), Expiry: far + int64(i),
+		}
+		if i%5 == 4 {
+			w.Value, w.Expiry, w.Tombstone = nil, 0, true
+		}
+		_, s.err = s.n.write(ctx, w)
+	}
+}
+
+// decided ends one of them.
+func (s *story) decide(ctx context.Context) {
+	m, err := s.n.Map(ctx)
+	for _, id := range m.Shards() {
+		if err == nil {
+			_, err = s.n.Shard(id).Write(ctx, []shard.Write{{Op: shard.OpAbort, Tx: record.ID{2}}})
+		}
+	}
+	if s.err == nil {
+		s.err = err
+	}
+}
+
+// undecided describes the mutations that the owners of their keys hold.
+func undecided(t *testing.T, n *node) map[string]string {
+	t.Helper()
+	m, err := n.Map(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, id := range m.Shards() {
+		var slots keyspace.SlotSet
+		for slot := range uint16(keyspace.Slots) {
+			if m.Owner(slot) == id {
+				slots.Add(slot)
+			}
+		}
+		list, err := n.Shard(id).Prepared(t.Context(), &slots)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range list {
+			got[p.Entry.Key] = fmt.Sprintf("%d %s %d %v %s", p.Tx[0], p.Entry.Version, p.Entry.Expiry, p.Entry.Tombstone, p.Entry.Value)
+		}
+	}
+	return got
 }
 
 // drive carries the split on step by step, with writes in between.
@@ -174,6 +231,11 @@ func crash(t *testing.T, at uint64, point faulty.Point) bool {
 		t.Fatal(err, before.err)
 	}
 	before.fill(t.Context(), 2)
+	before.prepare(t.Context())
+	if before.err != nil {
+		t.Fatal(before.err)
+	}
+	pending := undecided(t, first)
 	n, in := w.node(t, nil)
 	in.KillAt(at, point)
 	ctx, cancel := in.Context(t.Context())
@@ -200,6 +262,13 @@ func crash(t *testing.T, at uint64, point faulty.Point) bool {
 		}
 	}
 	same(t, "after recovery", got, want)
+	same(t, "undecided after recovery", undecided(t, heir), pending)
+	if after := newStory(heir); len(pending) == 12 {
+		after.decide(t.Context())
+		if left := undecided(t, heir); after.err != nil || len(left) != 6 {
+			t.Fatalf("after an abort %d mutations are left, %v", len(left), after.err)
+		}
+	}
 	after := newStory(heir)
 	after.acked = want
 	after.fill(t.Context(), 3)

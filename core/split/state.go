@@ -104,9 +104,10 @@ func activeKey(source keyspace.ShardID) string {
 	return fmt.Sprintf("%s%08x", activePrefix, uint32(source))
 }
 
-// historyKey sorts the newest first.
+// historyKey sorts the newest first. The id keeps splits apart that end in the
+// same millisecond.
 func historyKey(s *State) string {
-	return fmt.Sprintf("%s%016x-%08x", historyPrefix, ^uint64(s.Ended), uint32(s.Source))
+	return fmt.Sprintf("%s%016x-%s", historyPrefix, ^uint64(s.Ended), s.ID)
 }
 
 func encodeState(s *State) ([]byte, error) {
