@@ -370,7 +370,7 @@ func TestServiceThatWasNeverThereIsNotWaitedForLong(t *testing.T) {
 		least  time.Duration
 		most   time.Duration
 	}{
-		"never there":      {away, 5 * time.Second, 10 * time.Second},
+		"never there":      {away, 3 * time.Second, 10 * time.Second},
 		"there, but busy":  {&client.Error{Status: 503, Code: client.ErrUnavailable}, 40 * time.Second, time.Minute},
 		"there, then away": {nil, 40 * time.Second, time.Minute},
 	} {
