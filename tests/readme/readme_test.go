@@ -17,16 +17,35 @@ func TestMain(m *testing.M) { running.Main(m) }
 const shown = "http://127.0.0.1:8080"
 
 func TestReadmeDoesWhatItSays(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(running.Root(t), "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	steps := Steps(string(text))
+	steps := read(t, "README.md")
 	for _, must := range []string{"curl ", "bin/lattice "} {
 		if n := countPrefix(steps, must); n < 5 {
 			t.Fatalf("%d commands begin with %q: the document shows too little, or is not read", n, must)
 		}
 	}
+	carryOut(t, steps)
+}
+
+func TestGuideToSplitsDoesWhatItSays(t *testing.T) {
+	steps := read(t, "docs/splitting.md")
+	if n := countPrefix(steps, "bin/lattice "); n < 5 {
+		t.Fatalf("%d commands: the document shows too little, or is not read", n)
+	}
+	carryOut(t, steps)
+}
+
+func read(t *testing.T, document string) []Step {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(running.Root(t), document))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Steps(string(text))
+}
+
+// carryOut runs the commands against a service of their own.
+func carryOut(t *testing.T, steps []Step) {
+	t.Helper()
 	service := running.Start(t, nil, "--data-dir="+filepath.Join(t.TempDir(), "data"))
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "bin"), 0o755); err != nil {
