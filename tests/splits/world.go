@@ -3,11 +3,13 @@
 package splits
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
 	"github.com/latticekv/lattice/core/clock"
 	"github.com/latticekv/lattice/core/options"
+	"github.com/latticekv/lattice/core/store"
 	"github.com/latticekv/lattice/core/tree"
 	"github.com/latticekv/lattice/providers/azuretable"
 	"github.com/latticekv/lattice/providers/blob"
@@ -26,14 +28,20 @@ func newWorld(tb testing.TB) *world {
 	return &world{emulator: e, table: e.TableName(tb), container: e.ContainerName(tb)}
 }
 
-// instance opens the store as a process of its own would.
+// stores opens table and blobs as a process of its own would.
+func (w *world) stores(ctx context.Context) (store.Table, store.BlobStore, error) {
+	table, err := azuretable.New(ctx, azuretable.Options{ConnectionString: w.emulator.ConnectionString(), TableName: w.table})
+	if err != nil {
+		return nil, nil, err
+	}
+	blobs, err := blob.New(ctx, blob.Options{ConnectionString: w.emulator.ConnectionString(), Container: w.container})
+	return table, blobs, err
+}
+
+// instance opens the store.
 func (w *world) instance(tb testing.TB, edit func(*options.Options)) *tree.DB {
 	tb.Helper()
-	table, err := azuretable.New(tb.Context(), azuretable.Options{ConnectionString: w.emulator.ConnectionString(), TableName: w.table})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	blobs, err := blob.New(tb.Context(), blob.Options{ConnectionString: w.emulator.ConnectionString(), Container: w.container})
+	table, blobs, err := w.stores(tb.Context())
 	if err != nil {
 		tb.Fatal(err)
 	}
