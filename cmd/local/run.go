@@ -10,12 +10,10 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"time"
 
 	"github.com/latticekv/lattice/core/clock"
 	"github.com/latticekv/lattice/functions/service"
 	"github.com/latticekv/lattice/functions/tick"
-	"github.com/latticekv/lattice/functions/timers"
 	"github.com/latticekv/lattice/providers/backend"
 )
 
@@ -60,12 +58,7 @@ func serve(ctx context.Context, s *settings, svc *service.Service, l net.Listene
 	base, client := baseURL(l.Addr(), cert), selfClient(cert, &s.Options)
 	sched := &schedule{
 		clock: clock.NewSystem(), logger: logger,
-		every: map[string]time.Duration{
-			timers.Checkpoint: s.Options.CheckpointInterval,
-			timers.Collect:    s.Options.CollectInterval,
-			timers.Migrations: s.Options.MigrationsInterval,
-			timers.Monitor:    s.Options.HotShardSampleInterval,
-		},
+		every: intervals(&s.Options),
 		call: func(ctx context.Context, timer string) (json.RawMessage, error) {
 			return tick.Call(ctx, client, base, s.InternalToken, timer)
 		},

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/latticekv/lattice/core/clock"
+	"github.com/latticekv/lattice/core/options"
+	"github.com/latticekv/lattice/functions/timers"
 )
 
 // schedule stands in for the timers of a cloud host: it calls the service's
@@ -19,6 +21,16 @@ type schedule struct {
 	// call runs one timer.
 	call   func(ctx context.Context, timer string) (json.RawMessage, error)
 	logger *slog.Logger
+}
+
+// intervals are those of every timer.
+func intervals(o *options.Options) map[string]time.Duration {
+	return map[string]time.Duration{
+		timers.Monitor:    o.HotShardSampleInterval,
+		timers.Migrations: o.MigrationsInterval,
+		timers.Checkpoint: o.CheckpointInterval,
+		timers.Collect:    o.CollectInterval,
+	}
 }
 
 // run works until ctx ends and the ticks under way have returned. A timer

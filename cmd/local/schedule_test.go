@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +14,8 @@ import (
 	"time"
 
 	"github.com/latticekv/lattice/core/clock"
+	"github.com/latticekv/lattice/core/options"
+	"github.com/latticekv/lattice/functions/tick"
 )
 
 func TestTimersRunAtTheirIntervals(t *testing.T) {
@@ -37,6 +40,20 @@ func TestTimersRunAtTheirIntervals(t *testing.T) {
 			t.Fatalf("ran at %v, want %v", ran["collect"], want)
 		}
 	})
+}
+
+func TestEveryTimerHasItsInterval(t *testing.T) {
+	o := options.Default()
+	o.HotShardSampleInterval, o.MigrationsInterval, o.CheckpointInterval, o.CollectInterval = 1, 2, 3, 4
+	every := intervals(&o)
+	if want := map[string]time.Duration{"monitor": 1, "migrations": 2, "checkpoint": 3, "collect": 4}; !maps.Equal(every, want) {
+		t.Errorf("intervals %v, want %v", every, want)
+	}
+	for _, timer := range tick.Names() {
+		if every[timer] == 0 {
+			t.Errorf("%s never runs", timer)
+		}
+	}
 }
 
 func TestTickNeverOverlapsItselfNorHoldsUpOthers(t *testing.T) {
