@@ -284,12 +284,13 @@ func (s *Shard) landed(p *plan, etag store.ETag) {
 }
 
 // awaitHandoff asks the owner of the lease for the shard and waits until it has
-// let go or the lease has run out.
+// let go or the lease has run out. A busy owner is fast, and the request may lose
+// its race to an append: so it is made, after reading up, until it stands.
 func (s *Shard) awaitHandoff(ctx context.Context, b *backoff) error {
-	if err := s.requestHandoff(ctx); err != nil && !retryable(err) {
-		return err
-	}
 	for {
+		if err := s.requestHandoff(ctx); err != nil && !retryable(err) {
+			return err
+		}
 		if err := b.wait(ctx, 0); err != nil {
 			return fmt.Errorf("%w: %w", store.ErrUnavailable, errLeaseHeld)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/latticekv/lattice/core/clock"
 	"github.com/latticekv/lattice/core/shard"
 	"github.com/latticekv/lattice/core/store"
+	"github.com/latticekv/lattice/providers/faulty"
 	"github.com/latticekv/lattice/providers/memory"
 )
 
@@ -115,6 +116,40 @@ func TestActiveOwnerHandsOver(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A busy owner appends without a pause, and the request for its lease loses one
+// race after the other. It must be made again.
+func TestBusyOwnerHandsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFaulty(t, withLeases)
+		put(t, f.Shard, "k", "1")
+		lost := 0
+		theirs := faulty.New(f.mem.Table(), f.mem.Blobs(), faulty.Options{Clock: f.src})
+		theirs.Add(faulty.Rule{When: faulty.Kinds(faulty.Apply), Times: 4, Do: faulty.Do(func(context.Context, *faulty.Call) error {
+			lost++
+			put(t, f.Shard, "k", "mine")
+			return nil
+		})})
+		other := instance(t, theirs.Table(), theirs.Blobs(), nil).Shard("s-test-0")
+		done := make(chan struct{})
+		go func() { defer close(done); put(t, other, "k", "theirs") }()
+		for running := true; running; {
+			select {
+			case <-done:
+				running = false
+			default:
+				put(t, f.Shard, "busy", "x")
+				_ = f.src.Sleep(t.Context(), 50*time.Millisecond)
+			}
+		}
+		if lost != 4 {
+			t.Errorf("the request lost %d races", lost)
+		}
+		if l := owner(t, other); l.Owner != 0 {
+			t.Errorf("the owner did not hand over: %+v", l)
+		}
+	})
 }
 
 // A token never comes back: it grows with each owner, whatever releases and
