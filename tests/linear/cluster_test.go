@@ -44,7 +44,8 @@ type plan struct {
 	instances, clients, each, keys, shards int
 	// leases says which places take leases.
 	leases func(place int) bool
-	// storm is the share of storage calls that go wrong.
+	// storm is the share of storage calls that go wrong. Without one nobody
+	// dies or loses patience either.
 	storm float64
 }
 
@@ -91,6 +92,8 @@ func newCluster(t *testing.T, seed uint64, p plan) *cluster {
 func (c *cluster) disturb(in *instance) {
 	if c.storm > 0 {
 		in.Add(faulty.Storm(c.storm, 20*time.Millisecond)...)
+		// What has landed is often seen by others before its writer hears of it.
+		in.Add(faulty.Rule{Name: "reply slow", When: faulty.Writes, Chance: 0.2, Do: faulty.Delay(0, 20*time.Millisecond)})
 	}
 }
 
@@ -158,7 +161,9 @@ func (c *cluster) run() {
 	for place := range c.places {
 		others.Go(func() { c.maintain(stop, place) })
 	}
-	others.Go(func() { c.reap(stop) })
+	if c.storm > 0 {
+		others.Go(func() { c.reap(stop) })
+	}
 	var clients sync.WaitGroup
 	for client := range c.clients {
 		clients.Go(func() { c.client(client) })
@@ -179,11 +184,15 @@ func (c *cluster) client(client int) {
 	for range c.each {
 		in := c.at(c.Draw(c.instances))
 		alive, end := in.Context(context.Background())
-		ctx, cancel := context.WithTimeout(alive, 8*time.Second)
+		patience := 8 * time.Second
+		if c.storm > 0 && c.Draw(8) == 0 {
+			patience = time.Duration(5+c.Draw(100)) * time.Millisecond
+		}
+		ctx, cancel := context.WithTimeout(alive, patience)
 		c.Step(ctx, client, c.store(in), names)
 		cancel()
 		end()
-		c.pause(context.Background(), 30)
+		c.pause(context.Background(), 1+c.Draw(30))
 	}
 }
 

@@ -148,7 +148,7 @@ func spoiled(t *testing.T, honest bool, l liar) (ops []history.Op, surveys []his
 			}
 			c.run()
 			ops, surveys = c.Ops(), c.Surveys()
-			if known, failed := c.Outcomes(); known < 3*failed {
+			if known, failed := c.Outcomes(); honest && failed > 0 {
 				t.Errorf("%d operations failed, %d came to an end", failed, known)
 			}
 		})
