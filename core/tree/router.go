@@ -88,6 +88,16 @@ func (t *Tree) unstable(cause error) error {
 // ShardMap returns the shard map as this instance knows it.
 func (t *Tree) ShardMap() *keyspace.Map { return t.entry.last.Load().shardMap }
 
+// ReadShardMap returns the shard map as it is now, with one read of the
+// registry. ErrTreeNotFound and ErrTreeDeleted as Open.
+func (t *Tree) ReadShardMap(ctx context.Context) (*keyspace.Map, error) {
+	m, err := t.refresh(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return m.shardMap, nil
+}
+
 // expiry turns a time to live into the Unix millisecond at which it ends, rounded
 // up: 0 for none. It cannot overflow: neither a clock nor a duration in
 // nanoseconds reaches further than 292 years.

@@ -36,7 +36,7 @@ type handle interface {
 	Stream(ctx context.Context, q tree.ScanQuery, fn func(*tree.Item) error) (int64, error)
 	Count(ctx context.Context, b tree.Bounds, o tree.ReadOptions) (tree.Count, error)
 	DeleteRange(ctx context.Context, b tree.Bounds) (int64, error)
-	ShardMap() *keyspace.Map
+	ReadShardMap(ctx context.Context) (*keyspace.Map, error)
 	Splits(ctx context.Context) (active, done []*split.State, err error)
 	Reshard(ctx context.Context, target int) (status tree.ReshardStatus, started bool, err error)
 	ReshardStatus(ctx context.Context) (tree.ReshardStatus, error)

@@ -264,7 +264,14 @@ func (t *fakeTree) ReshardStatus(ctx context.Context) (tree.ReshardStatus, error
 	return t.status(), nil
 }
 
-func (t *fakeTree) ShardMap() *keyspace.Map { return t.shardMap() }
+func (t *fakeTree) ReadShardMap(ctx context.Context) (*keyspace.Map, error) {
+	if err := t.db.enter(ctx, "shardMap"); err != nil {
+		return nil, err
+	}
+	t.db.mu.Lock()
+	defer t.db.mu.Unlock()
+	return t.shardMap(), nil
+}
 
 func (t *fakeTree) shardMap() *keyspace.Map {
 	m, err := keyspace.Default(t.info.Shards)

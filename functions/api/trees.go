@@ -293,7 +293,12 @@ func (s *Server) getShardMap(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, r, http.StatusOK, newShardMap(t.ShardMap()))
+	// What the instance remembers may be older than a split by another.
+	m, err := t.ReadShardMap(r.Context())
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, r, http.StatusOK, newShardMap(m))
 }
 
 func newShardMap(m *keyspace.Map) shardMapBody {

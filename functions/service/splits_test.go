@@ -16,6 +16,7 @@ import (
 	"github.com/latticekv/lattice/core/options"
 	"github.com/latticekv/lattice/core/split"
 	"github.com/latticekv/lattice/core/tree"
+	"github.com/latticekv/lattice/providers/memory"
 )
 
 // manual is a clock that stands still unless it is told.
@@ -114,6 +115,23 @@ func TestMonitorOverTheRealTreeSaysWhyNothingIsSplit(t *testing.T) {
 	got := i.want(200, "GET", "/v1/cluster/split-activity", "")
 	if !strings.HasPrefix(got, `{"inFlight":0,"reportingTrees":0,"observedAt":"`) || !strings.HasSuffix(got, `"anyInFlight":false}`) {
 		t.Errorf("activity %s", got)
+	}
+}
+
+func TestShardMapIsThatOfNowOnEveryInstance(t *testing.T) {
+	m := memory.New(memory.Options{})
+	a, b := newInstance(t, m.Table(), m.Blobs()), newInstance(t, m.Table(), m.Blobs())
+	a.want(201, "PUT", "/v1/trees/t", `{"shardCount":1}`)
+	b.want(200, "GET", "/v1/trees/t/shard-map", "")
+	// An empty tree is divided at once.
+	if got := a.want(202, "POST", "/v1/trees/t/reshard", `{"shardCount":2}`); got != `{"complete":true,"start":1,"current":2,"target":2}` {
+		t.Errorf("reshard: %s", got)
+	}
+	want := `{"version":1,"slots":4096,"shards":[{"shard":0,"slots":[[0,2047]]},{"shard":1,"slots":[[2048,4095]]}]}`
+	for name, i := range map[string]*instance{"first": a, "second": b} {
+		if got := i.want(200, "GET", "/v1/trees/t/shard-map", ""); got != want {
+			t.Errorf("the %s instance shows %s", name, got)
+		}
 	}
 }
 

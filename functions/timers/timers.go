@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"time"
 
 	"github.com/latticekv/lattice/core/clock"
@@ -154,7 +155,7 @@ func (t *Timers) logPasses(ctx context.Context, passes []tree.MonitorPass) {
 			}
 			message, attrs := "split begins", []slog.Attr{
 				slog.String("tree", passes[i].Tree), slog.Int("shard", int(c.Shard)),
-				slog.Float64("rate", c.Rate), slog.Int64("live", c.Live), slog.Int("slots", c.Slots),
+				slog.Int64("rate", int64(math.Round(c.Rate))), slog.Int64("live", c.Live), slog.Int("slots", c.Slots),
 			}
 			if c.Reason != "" {
 				message, attrs = "hot shard is not split", append(attrs, slog.String("reason", string(c.Reason)))
