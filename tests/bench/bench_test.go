@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/latticekv/lattice/core/tree"
 )
 
 // TestUniformUpdatesWriteLittle holds one shard to what it may write for each
@@ -58,6 +60,39 @@ func TestComparisonRunsThrough(t *testing.T) {
 		}
 		if rows != 4 {
 			t.Errorf("%d rows of %q, want puts and gets for two numbers of clients\n%s", rows, name, out.String())
+		}
+	}
+}
+
+func TestPrintCost(t *testing.T) {
+	r := testing.BenchmarkResult{N: 10, T: 20 * time.Microsecond, MemAllocs: 30, MemBytes: 400}
+	for expect, word := range map[time.Duration]string{2 * time.Microsecond: "≤ 2: pass", 1500 * time.Nanosecond: "≤ 1.5: short"} {
+		var out strings.Builder
+		printCost(&out, "get", r, expect)
+		for _, want := range []string{"2.000", " 40 ", " 3 ", word} {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("no %q in %s", want, out.String())
+			}
+		}
+	}
+}
+
+func TestBenchmarkOperationsWork(t *testing.T) {
+	s, err := parse([]string{"-keys=1500"}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := newInMemoryTree(t.Context(), s, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.since = upkeepEvery
+	if r := testing.Benchmark(func(b *testing.B) { putMany(b, m) }); m.err != nil || r.N == 0 {
+		t.Fatal(m.err)
+	}
+	for _, key := range []string{m.keys[0], m.keys[1499]} {
+		if it, ok, err := m.tree.Get(t.Context(), key, tree.ReadOptions{}); err != nil || !ok || len(it.Value) != s.valueBytes {
+			t.Errorf("%s: %v, %v", key, ok, err)
 		}
 	}
 }

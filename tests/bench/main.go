@@ -50,7 +50,7 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 	f.IntVar(&s.valueBytes, "value", 100, "bytes of a value")
 	f.IntVar(&s.rounds, "rounds", 4, "how many times over the entries are updated")
 	f.Uint64Var(&s.seed, "seed", 1, "seed of the order of keys and of the values")
-	f.StringVar(&s.parts, "parts", "compare,amplify", "what to run: compare, amplify")
+	f.StringVar(&s.parts, "parts", "compare,memory,amplify", "what to run: compare, memory, amplify")
 	clients := f.String("clients", "1,16,64,256", "numbers of concurrent clients")
 	entries := f.String("entries", "100000,1000000", "numbers of entries for the bytes written")
 	if err := f.Parse(args); err != nil {
@@ -85,10 +85,12 @@ func run(ctx context.Context, s *settings, out io.Writer) error {
 		switch part {
 		case "compare":
 			err = compare(ctx, s, out)
+		case "memory":
+			err = inMemory(ctx, s, out)
 		case "amplify":
 			err = amplify(ctx, s, out)
 		default:
-			err = fmt.Errorf("parts: %q is not one of compare, amplify", part)
+			err = fmt.Errorf("parts: %q is not one of compare, memory, amplify", part)
 		}
 		if err != nil {
 			return err
