@@ -243,15 +243,21 @@ func (d *Decision) Chosen() []keyspace.ShardID {
 	return ids
 }
 
+// Fail notes that none of the chosen could be split.
+func (d *Decision) Fail() { d.hold(0, ReasonFailed) }
+
 // Limit leaves the n hottest of the chosen, and defers the others to a later
 // pass: the cluster has no room for them.
-func (d *Decision) Limit(n int) {
+func (d *Decision) Limit(n int) { d.hold(n, ReasonClusterCap) }
+
+// hold gives a reason to all of the chosen but the n hottest.
+func (d *Decision) hold(n int, reason Reason) {
 	for i := range d.Candidates {
 		if d.Candidates[i].Reason != "" {
 			continue
 		}
 		if n--; n < 0 {
-			d.Candidates[i].Reason = ReasonClusterCap
+			d.Candidates[i].Reason = reason
 		}
 	}
 }

@@ -174,6 +174,9 @@ func TestTheClusterDefersTheLeastHot(t *testing.T) {
 		if n := len(d.Chosen()); n != min(grant, 2) {
 			t.Errorf("granted %d: %d chosen", grant, n)
 		}
+		if d.Fail(); len(d.Chosen()) != 0 || d.Candidates[1].Reason != split.ReasonCooldown {
+			t.Errorf("granted %d: %s after a failure", grant, reasons(d))
+		}
 	}
 }
 

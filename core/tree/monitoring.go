@@ -185,7 +185,7 @@ func (p *monitorPass) run(ctx context.Context) error {
 		p.out = MonitorPass{Tree: p.out.Tree, Skipped: SkippedOvertaken}
 		return nil
 	case err != nil:
-		p.out.Limit(0)
+		p.out.Fail()
 		return err
 	}
 	if published || p.state.Published {
@@ -217,13 +217,15 @@ func (p *monitorPass) admit(ctx context.Context, want int) error {
 		TTL: footprintIntervals * p.db.opts.HotShardSampleInterval,
 	})
 	switch {
-	case err == nil || ceiling > 0:
+	case err == nil:
 		p.out.Limit(granted)
+	case ceiling > 0:
+		p.out.Fail()
+		return err
 	default:
 		p.walk.fail(p.out.Tree, 0, err)
-		err = nil
 	}
-	return err
+	return nil
 }
 
 // begin records the splits that were decided on, the hottest first.
