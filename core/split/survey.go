@@ -31,6 +31,16 @@ func (c *Coordinator) List(ctx context.Context, treeID string) (active, done []*
 	return s.Active, s.Done, err
 }
 
+// InFlight returns the splits of a tree in flight. It reads no more than them:
+// many instances may ask at once, when slots are sealed that many want.
+func (c *Coordinator) InFlight(ctx context.Context, treeID string) ([]*State, error) {
+	x := surveyor{treeID: treeID}
+	// What follows the prefix is hexadecimal.
+	q := store.RangeQuery{From: activePrefix, To: activePrefix + "~"}
+	err := x.read(ctx, c.Table, q)
+	return x.Active, err
+}
+
 // surveyor gathers a survey row by row.
 type surveyor struct {
 	Survey
@@ -42,27 +52,33 @@ type surveyor struct {
 // survey reads the partition of a tree, and deletes what history is too old.
 func (r rows) survey(ctx context.Context, treeID string) (Survey, error) {
 	x := surveyor{treeID: treeID}
-	q := store.RangeQuery{}
-	for {
-		page, err := r.table.Range(ctx, partition(treeID), q)
-		if err != nil {
-			return Survey{}, fmt.Errorf("list splits: %w", err)
-		}
-		for _, row := range page.Rows {
-			if err := x.add(row); err != nil {
-				return Survey{}, err
-			}
-		}
-		if !page.More || len(page.Rows) == 0 {
-			break
-		}
-		q.From = store.NextKey(page.Rows[len(page.Rows)-1].Key)
+	if err := x.read(ctx, r.table, store.RangeQuery{}); err != nil {
+		return Survey{}, err
 	}
 	if len(x.old) > 0 {
 		// Losing this to another reader, or altogether, does no harm.
 		_, _ = r.table.Apply(ctx, partition(treeID), x.old)
 	}
 	return x.Survey, nil
+}
+
+// read adds the rows of a query, page by page.
+func (x *surveyor) read(ctx context.Context, table store.Table, q store.RangeQuery) error {
+	for {
+		page, err := table.Range(ctx, partition(x.treeID), q)
+		if err != nil {
+			return fmt.Errorf("list splits: %w", err)
+		}
+		for _, row := range page.Rows {
+			if err := x.add(row); err != nil {
+				return err
+			}
+		}
+		if !page.More || len(page.Rows) == 0 {
+			return nil
+		}
+		q.From = store.NextKey(page.Rows[len(page.Rows)-1].Key)
+	}
 }
 
 func (x *surveyor) add(row store.Row) (err error) {

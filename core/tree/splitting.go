@@ -131,7 +131,7 @@ func (t *Tree) help(ctx context.Context, m *meta) error {
 		return nil // one request at a time
 	}
 	defer t.entry.helping.Store(false)
-	active, _, err := t.db.splits.List(ctx, m.ID)
+	active, err := t.db.splits.InFlight(ctx, m.ID)
 	if err != nil {
 		return err
 	}
