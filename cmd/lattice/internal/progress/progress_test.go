@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -108,18 +109,18 @@ func TestBarOfUnknownSize(t *testing.T) {
 func TestWaitingIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &buffer{}
-		s := Sample{Waiting: true}
-		m := Start(Options{Style: Lines, Label: "x", Out: b, Sample: func() Sample { return s }})
+		var now atomic.Pointer[Sample]
+		now.Store(&Sample{Waiting: true})
+		m := Start(Options{Style: Lines, Label: "x", Out: b, Sample: func() Sample { return *now.Load() }})
 		<-time.After(1100 * time.Millisecond)
-		synctest.Wait()
-		s.Trouble = "connection refused"
+		now.Store(&Sample{Waiting: true, Trouble: "connection refused"})
 		<-time.After(2 * time.Second)
 		m.Stop()
 		if !strings.Contains(b.String(), "waiting for the service\n") || !strings.Contains(b.String(), "waiting for the service (connection refused)\n") {
 			t.Fatalf("%q", b.String())
 		}
 		m.o.Style = JSON
-		if line := m.line(s); !strings.Contains(line, `"trouble":"connection refused"`) {
+		if line := m.line(*now.Load()); !strings.Contains(line, `"trouble":"connection refused"`) {
 			t.Fatal(line)
 		}
 	})
