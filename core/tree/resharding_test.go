@@ -257,3 +257,26 @@ func TestTheMonitorRestsWhileAReshardRuns(t *testing.T) {
 		}
 	})
 }
+
+func TestAReshardLeavesTimeToOtherTrees(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, func(*options.Options) {})
+		first, second := s.plant("a", 200), s.plant("b", 200)
+		s.reshard(first, 512)
+		_, err := second.BeginSplit(t.Context(), 1, "test")
+		s.ok(err)
+		rep, err := s.db.Migrations(t.Context(), 400*time.Millisecond)
+		s.ok(err)
+		if st := s.status(first); st.Complete || st.Current <= 4 {
+			t.Fatalf("the reshard is at %+v: it was to take more than a tick", st)
+		}
+		active, done, err := second.Splits(t.Context())
+		s.ok(err)
+		if len(active) != 0 || len(done) != 1 {
+			t.Errorf("of the other tree %d splits are in flight, %d over; %+v", len(active), len(done), rep)
+		}
+		if rep.Trees != 2 || rep.Begun == 0 || rep.Completed < 2 {
+			t.Errorf("report %+v", rep)
+		}
+	})
+}
