@@ -101,6 +101,9 @@ func (db *DB) clearGrave(ctx context.Context, v *grave, r store.Row) error {
 	if err := db.eachShard(ctx, &old, func(ctx context.Context, l shardLog) error { return l.Destroy(ctx) }); err != nil {
 		return err
 	}
+	if err := db.splits.Forget(ctx, v.ID); err != nil {
+		return err
+	}
 	_, err := db.table.Apply(ctx, partitionRegistry, []store.Op{store.Delete(r.Key, r.ETag)})
 	if err != nil && !store.LostRace(err) {
 		return fmt.Errorf("remove registry row %s: %w", r.Key, err)

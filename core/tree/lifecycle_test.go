@@ -270,10 +270,13 @@ func TestGravesAreClearedLongAfterThePurge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, m := fresh(t)
 		ctx := t.Context()
-		var partitions []string
+		var partitions, records []string
 		for i := range 3 {
 			h := in.writer(t, "t")
 			partitions = append(partitions, h.entry.cur.Load().partitions...)
+			records = append(records, "t-"+h.entry.cur.Load().ID)
+			_, err := m.Table().Apply(ctx, records[i], []store.Op{store.Insert("monitor", nil), store.Insert("split-1", nil)})
+			must(t, err)
 			must(t, in.Delete(ctx, "t"))
 			must(t, in.Purge(ctx, "t"))
 			must(t, in.clock.Sleep(ctx, time.Duration(i)*24*time.Hour))
@@ -297,6 +300,11 @@ func TestGravesAreClearedLongAfterThePurge(t *testing.T) {
 			must(t, err)
 			if heads, graves := rows(); heads != c.heads || graves != c.heads/4 || rep.Failed != 0 {
 				t.Errorf("after %v: %d heads of %d graves, want %d: %+v", c.wait, heads, graves, c.heads, rep)
+			}
+		}
+		for _, p := range records {
+			if page, err := m.Table().Range(ctx, p, store.RangeQuery{}); err != nil || len(page.Rows) != 0 {
+				t.Errorf("%d rows about splits are left, %v", len(page.Rows), err)
 			}
 		}
 	})
