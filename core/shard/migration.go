@@ -10,6 +10,7 @@ import (
 	"github.com/latticekv/lattice/core/clock"
 	"github.com/latticekv/lattice/core/keyspace"
 	"github.com/latticekv/lattice/core/record"
+	"github.com/latticekv/lattice/core/store"
 )
 
 // ErrMigrating: another migration stands in the shard's head. One of a source
@@ -286,16 +287,21 @@ func (s *Shard) Forward(ctx context.Context, target *Shard, id string, records [
 	if len(records) == 0 {
 		return nil
 	}
-	writes := make([]Write, len(records))
+	writes := make([]Write, 0, len(records))
 	for i := range records {
 		w, err := s.forwarded(ctx, &records[i])
+		if errors.Is(err, store.ErrNotFound) {
+			if err = s.replaced(ctx, &records[i], err); err == nil {
+				continue
+			}
+		}
 		if err != nil {
 			return err
 		}
 		w.Migration, w.hasty = id, hasty
-		writes[i] = w
+		writes = append(writes, w)
 	}
-	results, err := target.Write(ctx, writes)
+	results, err := target.Write(ctx, writes) // of none, nothing
 	if err != nil {
 		return err
 	}
@@ -327,6 +333,37 @@ func (s *Shard) forwarded(ctx context.Context, r *record.Record) (Write, error) 
 		w.Op, w.Tx = OpPrepare, r.Tx
 	}
 	return w, nil
+}
+
+// replaced accounts for a large value whose blob is gone: its record was
+// replaced by a later one of the log, which is forwarded in its turn, and the
+// collector took it. If it was not, the value is lost, which is said loudly.
+func (s *Shard) replaced(ctx context.Context, r *record.Record, cause error) error {
+	if err := s.refresh(ctx); err != nil {
+		return err
+	}
+	s.mu.RLock()
+	base, prepared := s.st.base, s.st.prepared[r.Tx]
+	it, inTail := s.st.tail.get(r.Entry.Key)
+	s.mu.RUnlock()
+	if r.Kind == record.KindPrepare {
+		if _, ok := prepared[r.Entry.Key]; !ok {
+			return nil
+		}
+		return store.Corruptf("%s: a prepared value is gone: %v", s.partition, cause)
+	}
+	var now clock.Version
+	if inTail {
+		now = it.Version
+	} else if e, ok, err := base.Get(ctx, r.Entry.Key); err != nil {
+		return err
+	} else if ok {
+		now = e.Version
+	}
+	if now.Compare(r.Entry.Version) > 0 {
+		return nil
+	}
+	return store.Corruptf("%s: a value is gone: %v", s.partition, cause)
 }
 
 // Merges returns entries as records for Forward.

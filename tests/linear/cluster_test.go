@@ -47,6 +47,8 @@ type plan struct {
 	// storm is the share of storage calls that go wrong. Without one nobody
 	// dies or loses patience either.
 	storm float64
+	// splits says that shards are split, and the tree resharded, meanwhile.
+	splits bool
 }
 
 // cluster is some instances over one store, each of which may die and be
@@ -62,6 +64,8 @@ type cluster struct {
 	places []*instance
 	all    []*instance
 	kills  int
+	// completed are the splits that came to their end.
+	completed int
 	// wrap, if set, stands between the clients and the instances.
 	wrap func(history.Store) history.Store
 }
@@ -164,6 +168,9 @@ func (c *cluster) run() {
 	if c.storm > 0 {
 		others.Go(func() { c.reap(stop) })
 	}
+	if c.splits {
+		others.Go(func() { c.divide(stop) })
+	}
 	var clients sync.WaitGroup
 	for client := range c.clients {
 		clients.Go(func() { c.client(client) })
@@ -209,8 +216,15 @@ func (c *cluster) maintain(stop context.Context, place int) {
 		ctx, end := in.Context(stop)
 		check, cerr := in.db.Checkpoint(ctx, 2*time.Second)
 		collect, gerr := in.db.Collect(ctx, 2*time.Second)
+		migrate, merr := in.db.Migrations(ctx, 2*time.Second)
 		end()
-		errs := []error{cerr, gerr}
+		errs := []error{cerr, gerr, merr}
+		for _, f := range migrate.Failures {
+			errs = append(errs, f.Err)
+		}
+		c.mu.Lock()
+		c.completed += migrate.Completed
+		c.mu.Unlock()
 		for _, f := range append(check.Failures, collect.Failures...) {
 			errs = append(errs, f.Err)
 		}
