@@ -163,13 +163,14 @@ func (c *Chaos) tick(end time.Duration) {
 	}
 }
 
-// recovery is how soon after storage works again everything is exact.
-const recovery = 15 * time.Second
+// recovery is how soon after storage works again everything is exact: well
+// within the 15 seconds that are allowed.
+const recovery = 5 * time.Second
 
 // RunUnderFaults is Run for d while a share of all storage calls goes wrong and
 // an instance is killed every fifth of d, another taking its place. Errors are
-// tolerated meanwhile. Then the faults stop, and within 15 seconds every answer
-// is exact again: a short Run shows that.
+// tolerated meanwhile. Then the faults stop, and within 5 seconds every answer is
+// exact again: a short Run shows that.
 func (c *Chaos) RunUnderFaults(d time.Duration, share float64) {
 	c.tolerant.Store(true)
 	for _, in := range c.kills {

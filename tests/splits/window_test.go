@@ -3,6 +3,7 @@ package splits
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"sync"
@@ -79,12 +80,17 @@ func measure(t *testing.T, w *world, entries int) (windows []time.Duration, stal
 	return windows, stall
 }
 
+// fill writes entries whose values do not compress, so that the shard is as
+// large as it looks.
 func fill(t *testing.T, db *tree.DB, h *tree.Tree, entries int) {
 	t.Helper()
+	chance := rand.NewChaCha8([32]byte{1})
 	for start := 0; start < entries; start += 5000 {
 		var ops []tree.BatchOp
 		for i := start; i < min(start+5000, entries); i++ {
-			ops = append(ops, tree.BatchOp{Key: keyOf(i), Value: []byte("value of a hundred bytes or so, most of which say nothing at all, and the rest of which says no more")})
+			value := make([]byte, 100)
+			_, _ = chance.Read(value)
+			ops = append(ops, tree.BatchOp{Key: keyOf(i), Value: value})
 		}
 		if _, err := h.Batch(t.Context(), ops); err != nil {
 			t.Fatal(err)
