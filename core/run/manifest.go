@@ -160,7 +160,7 @@ func encodeManifest(s *Set) []byte {
 		b = binary.AppendUvarint(b, uint64(r.settled))
 		b = appendLeaves(b, r.Leaves[r.settled:])
 	}
-	return manifestFormat.Seal(b)
+	return manifestFormat.Seal(appendDropped(b, s.dropped))
 }
 
 // decodeManifest reads a manifest. The settled leaves of its runs are still
@@ -180,6 +180,7 @@ func decodeManifest(name string, data []byte) (*Set, error) {
 			return nil, store.Corruptf("manifest %q, run %d: %v", name, i, rd.Err())
 		}
 	}
+	s.dropped = readDropped(&rd)
 	if err := rd.Close(); err != nil {
 		return nil, store.Corruptf("manifest %q: %v", name, err)
 	}

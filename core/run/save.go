@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/latticekv/lattice/core/store"
 )
@@ -12,7 +13,10 @@ import (
 // Save writes the manifest of a view under a fresh name, and the index blob if
 // it is time, and returns the view with that name. Both are durable on return.
 // A view that has a name is returned as it is.
-func (s *Store) Save(ctx context.Context, set *Set) (*Set, error) {
+//
+// The view is meant to take the place of old: what old refers to and it does
+// not is remembered in the manifest for the grace period (see Dropped).
+func (s *Store) Save(ctx context.Context, old, set *Set, grace time.Duration) (*Set, error) {
 	if set.name != "" {
 		return set, nil
 	}
@@ -20,6 +24,7 @@ func (s *Store) Save(ctx context.Context, set *Set) (*Set, error) {
 	if err != nil {
 		return nil, fmt.Errorf("save: %w", err)
 	}
+	saved.dropped = saved.dropsSince(old, s.Clock.Now().Milli(), grace)
 	saved.name = s.newName(KindManifest)
 	if err := s.put(ctx, saved.name, encodeManifest(saved)); err != nil {
 		return nil, fmt.Errorf("save: %w", err)

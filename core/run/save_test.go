@@ -115,7 +115,7 @@ func TestSaveReportsFailedWrites(t *testing.T) {
 			return nil, false
 		}
 		set := s.Empty().with(1, []*Run{newRun(wide("a", 2000))})
-		if _, err := s.Save(t.Context(), set); !errors.Is(err, store.ErrInvalid) {
+		if _, err := s.Save(t.Context(), s.Empty(), set, 0); !errors.Is(err, store.ErrInvalid) {
 			t.Errorf("failing %s: error %v, want ErrInvalid", kind, err)
 		}
 		if set.Name() != "" {

@@ -18,6 +18,8 @@ type Set struct {
 	seq   uint64
 	runs  []*Run
 	index indexRef
+	// dropped are blobs of earlier views, still within their grace.
+	dropped []Dropped
 }
 
 // indexRef names the index blob of a view.

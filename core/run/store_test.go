@@ -215,7 +215,7 @@ func mustMerge(t testing.TB, s *Store, set *Set, p Policy, b Budget) *Set {
 
 func mustSave(t testing.TB, s *Store, set *Set) *Set {
 	t.Helper()
-	saved, err := s.Save(t.Context(), set)
+	saved, err := s.Save(t.Context(), s.Empty(), set, 0)
 	if err != nil {
 		t.Fatalf("save: %v", err)
 	}

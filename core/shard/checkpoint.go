@@ -16,9 +16,6 @@ import (
 // so long that its blobs may be gone.
 var errSuperseded = errors.New("checkpoint superseded")
 
-// maxPrevious bounds the replaced manifests that a head remembers.
-const maxPrevious = 16
-
 // CheckpointOptions bound a Checkpoint.
 type CheckpointOptions struct {
 	// Force writes a checkpoint of a log that is not long enough to need one.
@@ -160,7 +157,7 @@ func (s *Shard) step(ctx context.Context, build func(context.Context, *View, uin
 	if err != nil || next == v.base {
 		return err
 	}
-	next, err = s.runs.Save(ctx, next)
+	next, err = s.runs.Save(ctx, v.base, next, s.cfg.BlobGracePeriod)
 	if err != nil {
 		return err
 	}
@@ -179,7 +176,7 @@ func (s *Shard) point(ctx context.Context, old, next *run.Set, start clock.Insta
 		if m.Checkpoint.Manifest != old.Name() || s.stale(start, now) {
 			return errSuperseded
 		}
-		m.Checkpoint = Checkpoint{Manifest: next.Name(), Seq: next.Seq(), Previous: s.withPrevious(m.Checkpoint, now)}
+		m.Checkpoint = Checkpoint{Manifest: next.Name(), Seq: next.Seq()}
 		return h.setMeta(m)
 	}}}
 	if err := s.submit(ctx, p); err != nil {
@@ -191,19 +188,4 @@ func (s *Shard) point(ctx context.Context, old, next *run.Set, start clock.Insta
 		s.st.adopt(next)
 	}
 	return nil
-}
-
-// withPrevious adds the replaced manifest to those that readers may still use, and
-// drops the ones whose grace is over.
-func (s *Shard) withPrevious(c Checkpoint, now clock.Instant) []Retired {
-	var kept []Retired
-	for _, r := range c.Previous {
-		if now.Milli()-r.At < s.cfg.BlobGracePeriod.Milliseconds() {
-			kept = append(kept, r)
-		}
-	}
-	if c.Manifest != "" {
-		kept = append(kept, Retired{Manifest: c.Manifest, At: now.Milli()})
-	}
-	return kept[max(0, len(kept)-maxPrevious):]
 }

@@ -160,8 +160,8 @@ func (s *Shard) eachBlob(ctx context.Context, visit func(store.BlobInfo)) error 
 	return store.Corruptf("listing of the blobs of %s does not end", s.partition)
 }
 
-// unreferenced keeps of names those that neither the checkpoint, nor a recently
-// replaced one, nor the log above it refers to.
+// unreferenced keeps of names those that neither the checkpoint, nor one that
+// was replaced within the grace period, nor the log above it refers to.
 func (s *Shard) unreferenced(ctx context.Context, names []string) ([]string, error) {
 	used := make(map[string]struct{})
 	s.mu.RLock()
@@ -184,8 +184,11 @@ func (s *Shard) unreferenced(ctx context.Context, names []string) ([]string, err
 	for name := range base.Blobs() {
 		used[name] = struct{}{}
 	}
-	if err := s.spareRetired(ctx, meta.Checkpoint.Previous, used); err != nil {
-		return nil, err
+	now := s.cfg.Clock.Now().Milli()
+	for _, d := range base.Dropped() {
+		if now-d.At < s.cfg.BlobGracePeriod.Milliseconds() {
+			used[d.Blob] = struct{}{}
+		}
 	}
 	var free []string
 	for _, name := range names {
@@ -194,27 +197,6 @@ func (s *Shard) unreferenced(ctx context.Context, names []string) ([]string, err
 		}
 	}
 	return free, nil
-}
-
-// spareRetired adds the blobs of recently replaced manifests.
-func (s *Shard) spareRetired(ctx context.Context, previous []Retired, used map[string]struct{}) error {
-	now := s.cfg.Clock.Now().Milli()
-	for _, r := range previous {
-		if now-r.At >= s.cfg.BlobGracePeriod.Milliseconds() {
-			continue
-		}
-		set, err := s.runs.Open(ctx, r.Manifest)
-		if errors.Is(err, store.ErrNotFound) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		for name := range set.Blobs() {
-			used[name] = struct{}{}
-		}
-	}
-	return nil
 }
 
 // fence appends the truncation point, and with it ends every append that was

@@ -81,16 +81,6 @@ type Checkpoint struct {
 	Manifest string `json:"manifest,omitempty"`
 	// Seq is the last row that the manifest covers.
 	Seq uint64 `json:"seq,omitempty"`
-	// Previous are recent manifests that readers may still be using; the
-	// collector spares their blobs.
-	Previous []Retired `json:"previous,omitempty"`
-}
-
-// Retired is a manifest that was replaced.
-type Retired struct {
-	Manifest string `json:"manifest"`
-	// At is the Unix millisecond of its replacement.
-	At int64 `json:"at"`
 }
 
 // metaBytes is a Meta with its encoded form. It is immutable.

@@ -22,10 +22,7 @@ func sampleHead(tb testing.TB) Head {
 		Lease: Lease{Owner: 7, Token: 3, Expiry: 1_900_000_000_000, Handoff: 9, Backoff: 5},
 		Live:  -1, Bytes: 1 << 33, Reads: 5, Writes: 6,
 	}
-	m := Meta{Checkpoint: Checkpoint{
-		Manifest: "s-1-0/manifest-1", Seq: 40,
-		Previous: []Retired{{Manifest: "s-1-0/manifest-0", At: 1_800_000_000_000}},
-	}}
+	m := Meta{Checkpoint: Checkpoint{Manifest: "s-1-0/manifest-1", Seq: 40}}
 	m.Moved.Add(3)
 	m.Moved.Add(4)
 	if err := h.setMeta(m); err != nil {

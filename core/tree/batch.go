@@ -45,15 +45,14 @@ func (t *Tree) Batch(ctx context.Context, ops []BatchOp) ([]BatchResult, error) 
 // Those beyond a limit are answered in out.
 func (t *Tree) plan(ops []BatchOp, out []BatchResult) (writes []shard.Write, place []int, err error) {
 	var total int64
+	writes, place = make([]shard.Write, 0, len(ops)), make([]int, 0, len(ops))
 	for i := range ops {
-		w, err := t.planOne(operation(i), &ops[i])
-		var limit *LimitError
-		if errors.As(err, &limit) {
-			out[i].Err = limit
-			continue
-		}
+		w, err := t.planOne(&ops[i])
 		if err != nil {
-			return nil, nil, err
+			if out[i].Err, err = planFault(i, err); err != nil {
+				return nil, nil, err
+			}
+			continue
 		}
 		total += int64(len(w.Key) + len(w.Value))
 		writes, place = append(writes, w), append(place, i)
@@ -64,17 +63,33 @@ func (t *Tree) plan(ops []BatchOp, out []BatchResult) (writes []shard.Write, pla
 	return writes, place, nil
 }
 
-func (t *Tree) planOne(prefix string, op *BatchOp) (shard.Write, error) {
-	if err := t.db.checkKey(prefix+"key", op.Key); err != nil {
+// planFault tells a fault of one key, which is its result, from a fault of form,
+// which names the operation and is that of the batch.
+func planFault(i int, err error) (result, fault error) {
+	var (
+		limit *LimitError
+		form  *ArgumentError
+	)
+	switch {
+	case errors.As(err, &limit):
+		return limit, nil
+	case errors.As(err, &form):
+		return nil, &ArgumentError{Field: operation(i) + form.Field, Reason: form.Reason}
+	}
+	return nil, err
+}
+
+func (t *Tree) planOne(op *BatchOp) (shard.Write, error) {
+	if err := t.db.checkKey("key", op.Key); err != nil {
 		return shard.Write{}, err
 	}
 	if op.Delete {
 		if op.IfAbsent || op.TTL != 0 {
-			return shard.Write{}, &ArgumentError{Field: prefix + "op", Reason: "a delete takes no ifAbsent and no ttl"}
+			return shard.Write{}, &ArgumentError{Field: "op", Reason: "a delete takes no ifAbsent and no ttl"}
 		}
 		return shard.Write{Op: shard.OpDelete, Key: op.Key, IfVersion: op.IfVersion}, nil
 	}
-	if err := checkQualifiers(prefix, op.TTL, op.IfAbsent, false, op.IfVersion); err != nil {
+	if err := checkQualifiers("", op.TTL, op.IfAbsent, false, op.IfVersion); err != nil {
 		return shard.Write{}, err
 	}
 	if err := t.db.checkValue(op.Key, len(op.Value)); err != nil {
