@@ -143,3 +143,38 @@ func (s *Shard) decodeRows(r *logReading, raw []store.Row, from uint64) error {
 		return errShifted
 	}
 }
+
+// readBetween reads the rows from one number to another, both included, oldest
+// first. They must be there: errTruncated if they are not.
+func (s *Shard) readBetween(ctx context.Context, first, last uint64) ([]record.Row, error) {
+	q := store.RangeQuery{From: logKey(last), To: store.NextKey(logKey(first))}
+	var out []record.Row
+	want := last
+	for want >= first {
+		var page store.Page
+		err := s.retry(ctx, func() (err error) {
+			page, err = s.cfg.Table.Range(ctx, s.partition, q)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, row := range page.Rows {
+			if row.Key != logKey(want) {
+				return nil, errTruncated
+			}
+			decoded, err := record.DecodeRow(want, row.Data)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", rowName(s.partition, want), err)
+			}
+			out = append(out, decoded)
+			want--
+		}
+		if len(page.Rows) == 0 {
+			return nil, errTruncated
+		}
+		q.From = store.NextKey(page.Rows[len(page.Rows)-1].Key)
+	}
+	slices.Reverse(out)
+	return out, nil
+}

@@ -137,14 +137,17 @@ func (s *Shard) Seal(ctx context.Context, id string) error {
 
 // EndOutgoing records the slots of a migration as moved away, and ends it on
 // the source. It changes nothing if it has ended.
+//
+// A migration moves about half of what a shard holds, and so its estimates.
 func (s *Shard) EndOutgoing(ctx context.Context, id string) error {
-	return s.changeMigration(ctx, "end shadow "+id, func(_ *Head, m *Meta) error {
+	return s.changeMigration(ctx, "end shadow "+id, func(h *Head, m *Meta) error {
 		if m.Outgoing == nil || m.Outgoing.ID != id {
 			return errAsIs
 		}
 		m.Moved.Union(&m.Outgoing.Slots)
 		m.Outgoing = nil
 		m.end(id)
+		h.Live, h.Bytes = h.Live-h.Live/2, h.Bytes-h.Bytes/2
 		return nil
 	})
 }
@@ -241,19 +244,23 @@ type LogPortion struct {
 // so many rows. The rows must not have been collected: those after the start of
 // an outgoing migration are kept.
 func (s *Shard) LogSince(ctx context.Context, after uint64, slots *keyspace.SlotSet, maxRows int) (LogPortion, error) {
-	var r logReading
-	err := s.retry(ctx, func() (err error) {
-		r, err = s.readLog(ctx, after+1, nil)
-		return err
-	})
+	h, err := s.readHead(ctx)
+	if err != nil {
+		return LogPortion{}, err
+	}
+	p := LogPortion{Last: after, Head: h.Seq}
+	end := min(h.Seq, after+uint64(maxRows))
+	if end <= after {
+		return p, nil
+	}
+	rows, err := s.readBetween(ctx, after+1, end)
 	if err != nil {
 		return LogPortion{}, fmt.Errorf("read log of %s since row %d: %w", s.partition, after, err)
 	}
-	p := LogPortion{Last: after, Head: r.head.Seq}
-	for i := range r.rows[:min(len(r.rows), maxRows)] {
-		p.Last = r.rows[i].Seq
-		p.Records = appendMoving(p.Records, &r.rows[i].Row, slots)
+	for i := range rows {
+		p.Records = appendMoving(p.Records, &rows[i], slots)
 	}
+	p.Last = end
 	return p, nil
 }
 

@@ -345,7 +345,7 @@ const (
 	// batchBytes bounds a batch of the drain beside SplitDrainBatchSize.
 	batchBytes = 8 << 20
 	// logRows bounds the log rows that one catch-up pass takes.
-	logRows = 2000
+	logRows = 256
 	// fewRows is what may be left of the log when the slots are sealed; after
 	// maxPasses they are sealed whatever is left.
 	fewRows   = 32

@@ -25,7 +25,6 @@ type story struct {
 	n     *node
 	acked map[string]string
 	open  string
-	maybe map[string]bool
 	err   error
 }
 
