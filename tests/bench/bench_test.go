@@ -31,7 +31,8 @@ func TestUniformUpdatesWriteLittle(t *testing.T) {
 	if got.update.total() > mostWritten || got.load.total() > mostWritten {
 		t.Errorf("%.2f bytes are written per byte when loading, %.2f when updating", got.load.total(), got.update.total())
 	}
-	if got.update.log < 1 || got.update.blobs < 1 {
+	// Values are random; keys and framing compress.
+	if got.update.log < 0.9 || got.update.blobs < 1 {
 		t.Error("random bytes were written to less than their size: something is not counted")
 	}
 }

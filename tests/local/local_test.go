@@ -234,6 +234,10 @@ func between(s, from, to string) string {
 	return part
 }
 
+// patient sends a body when the service asks for it: then it has taken the
+// request up.
+var patient = &http.Client{Transport: &http.Transport{ExpectContinueTimeout: time.Minute}}
+
 func TestRunningRequestsFinishBeforeTheEnd(t *testing.T) {
 	s := running.Start(t, nil, "--store=memory", "--data-dir="+t.TempDir())
 	body, more := io.Pipe()
@@ -248,7 +252,7 @@ func TestRunningRequestsFinishBeforeTheEnd(t *testing.T) {
 	}
 	done := make(chan result, 1)
 	go func() {
-		resp, err := s.Client.Do(req)
+		resp, err := patient.Do(req)
 		if err != nil {
 			done <- result{0, err}
 			return
@@ -256,7 +260,6 @@ func TestRunningRequestsFinishBeforeTheEnd(t *testing.T) {
 		resp.Body.Close()
 		done <- result{resp.StatusCode, nil}
 	}()
-	// The service has taken the request up when it reads its body.
 	if _, err := more.Write([]byte("half of ")); err != nil {
 		t.Fatal(err)
 	}
@@ -287,8 +290,9 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	req.Header.Set("Expect", "100-continue")
 	go func() {
-		if resp, err := s.Client.Do(req); err == nil {
+		if resp, err := patient.Do(req); err == nil {
 			resp.Body.Close()
 		}
 	}()
