@@ -72,6 +72,26 @@ func TestCostOfWrites(t *testing.T) {
 	})
 }
 
+// Writers that write again as soon as they are answered end up in one group,
+// not in two halves that wait for each other's appends.
+func TestWritersGatherInOneGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCosted(t, nil)
+		put(t, c.Shard, "warm", "up")
+		const writers, each = 64, 20
+		got := c.spend(func() {
+			together(writers, func(i int) {
+				for range each {
+					put(t, c.Shard, fmt.Sprint("key", i), "v")
+				}
+			})
+		})
+		if most := int64(each + each/4); got.Applies > most || got.Calls() != got.Applies {
+			t.Errorf("%d writers of %d puts each need %d transactions, more than %d", writers, each, got.Applies, most)
+		}
+	})
+}
+
 func TestCostOfReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCosted(t, nil)

@@ -386,6 +386,16 @@ func Merges(entries []record.Entry) []record.Record {
 // without it, the drain brings the entries over.
 const mirrorTimeout = 2 * time.Second
 
+// mirrored reports whether one of the appends is to be mirrored.
+func mirrored(landed []*plan) bool {
+	for _, p := range landed {
+		if out := p.head.Meta().Outgoing; out != nil && !out.Sealed {
+			return true
+		}
+	}
+	return false
+}
+
 // mirror forwards what an append wrote to slots that are on the move, before
 // its callers are answered. It is not needed for anything to be right: the log
 // keeps what was appended, and the migration reads it before it completes. It

@@ -97,6 +97,13 @@ func (q *commitQueue) take(group []*pending, maxBytes, maxRecords int) []*pendin
 	return group
 }
 
+// length is the number of requests that wait.
+func (q *commitQueue) length() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.waiting)
+}
+
 // pass hands the lead to the oldest waiting request, or lays it down.
 func (q *commitQueue) pass() {
 	q.mu.Lock()
@@ -169,21 +176,60 @@ func (s *Shard) abandon(ctx context.Context, p *pending) error {
 	}
 }
 
-// lead commits the group that holds p, and passes the lead on.
+// lead commits the group that holds p, and passes the lead on. The members are
+// told first, so that those of them that have more to write can be in the next
+// group; unless the append must be mirrored before they are answered, which the
+// next group need not wait for.
 func (s *Shard) lead(ctx context.Context, p *pending) {
+	s.gather(ctx)
 	group := s.queue.take(nil, s.cfg.GroupMaxBytes, s.cfg.GroupMaxRecords)
+	start := s.cfg.Clock.Now().Mono
 	gctx, cancel := s.groupContext(ctx, group)
 	landed := s.commit(gctx, group)
 	cancel()
-	s.queue.pass()
-	for _, p := range landed {
-		s.mirror(ctx, p)
+	s.crowd.Store(int64(len(group)))
+	s.pace.Store(int64(s.cfg.Clock.Now().Mono - start))
+	if mirrored(landed) {
+		s.queue.pass()
+		for _, a := range landed {
+			s.mirror(ctx, a)
+		}
+		tell(group, p)
+		return
 	}
+	tell(group, p)
+	s.queue.pass()
+}
+
+// tell lets the members of a group go on, but for the one that led it.
+func tell(group []*pending, leader *pending) {
 	for _, member := range group {
-		if member != p {
+		if member != leader {
 			member.turn <- turnDone
 		}
 	}
+}
+
+const (
+	// crowdedGroup is a group of so many that a wait for more of them pays.
+	crowdedGroup = 8
+	// gatherShare is the part of the time of an append that such a wait takes,
+	// maxGather its bound.
+	gatherShare = 8
+	maxGather   = time.Millisecond
+)
+
+// gather waits a little before a group is taken, where the last one was large:
+// its members are just being told, and will write again. Otherwise two halves of
+// the writers would wait for each other's appends for ever, each append carrying
+// half of what it could.
+func (s *Shard) gather(ctx context.Context) {
+	if s.crowd.Load() < crowdedGroup || s.queue.length() >= 2*int(s.crowd.Load()) {
+		return
+	}
+	wait := min(time.Duration(s.pace.Load())/gatherShare, maxGather)
+	// A context that ends meanwhile is noticed later.
+	_ = s.cfg.Clock.Sleep(ctx, wait)
 }
 
 // groupContext is the context of an append. Alone, a request goes under its own.

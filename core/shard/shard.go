@@ -44,6 +44,9 @@ type Shard struct {
 	counting   sync.Mutex
 	counterTag store.ETag
 	reported   uint64
+	// crowd is the number of requests in the last group, pace the nanoseconds
+	// that its append took.
+	crowd, pace atomic.Int64
 	// retired says that the pool has forgotten the object: it holds no lease.
 	retired atomic.Bool
 }
