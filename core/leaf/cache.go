@@ -29,12 +29,15 @@ type Cache struct {
 // item is one page, loaded or being loaded.
 type item struct {
 	name string
-	done chan struct{} // closed when page and err are set
+	done chan struct{} // closed when page, err and gaveUp are set
 	page *Page
 	err  error
-	size int64
-	hits atomic.Int64
-	seen int64 // hits when the hand passed; guarded by Cache.mu
+	// gaveUp says that the context of the one who loaded ended, whatever the
+	// error says: it is no answer for others.
+	gaveUp bool
+	size   int64
+	hits   atomic.Int64
+	seen   int64 // hits when the hand passed; guarded by Cache.mu
 }
 
 // Stats are counts of a Cache since it was made, and its present content.
@@ -93,17 +96,13 @@ func (c *Cache) Get(ctx context.Context, name string, load func(context.Context)
 			it.hits.Add(1)
 			return it.page, nil
 		}
-		if !cancelled(it.err) {
+		if !it.gaveUp {
 			return nil, it.err
 		}
 		if err := context.Cause(ctx); err != nil {
 			return nil, err
 		}
 	}
-}
-
-func cancelled(err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
 var errLoadPanicked = errors.New("loading the page panicked")
@@ -119,6 +118,7 @@ func (c *Cache) fill(ctx context.Context, it *item, load func(context.Context) (
 		close(it.done)
 	}()
 	it.page, it.err = load(ctx)
+	it.gaveUp = it.err != nil && ctx.Err() != nil
 	if it.err == nil {
 		it.size = int64(it.page.Bytes()+len(it.name)) + itemOverhead
 		c.admit(it)

@@ -128,7 +128,7 @@ func (s *Shard) mergePolicy(v *View) run.Policy {
 	if moved := &v.meta.Moved; !moved.Empty() {
 		p.Keep = func(key string) bool { return !moved.Has(keyspace.Slot(key)) }
 	}
-	if v.meta.Outgoing != nil || len(v.meta.Incoming) > 0 {
+	if v.meta.migrating() {
 		// A tombstone may still have to win against an older entry that is on
 		// its way.
 		p.TombstoneGrace = forever

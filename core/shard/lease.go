@@ -46,12 +46,16 @@ func (s *Shard) barred(l *Lease, now clock.Instant) bool {
 // stampLease decides what an append does to the lease: hand it over if another
 // instance asked, take or renew it if this one is to have leases, else clear
 // away one that has expired.
+//
+// While a migration is open nobody holds the lease, neither of the source nor of
+// the target: any instance may be the one to mirror to it or to carry the
+// migration on, and sealed slots must not wait for a lease.
 func (s *Shard) stampLease(h *Head, now clock.Instant) {
 	l := &h.Lease
 	switch {
 	case l.Owner == s.owner && l.Handoff != 0:
 		*l = Lease{Token: l.Token, Backoff: now.Milli() + s.cfg.LeaseContentionBackoff.Milliseconds()}
-	case !s.cfg.Leases || s.retired.Load() || now.Milli() < l.Backoff:
+	case !s.cfg.Leases || s.retired.Load() || now.Milli() < l.Backoff || h.Meta().migrating():
 		l.Owner, l.Expiry, l.Handoff = 0, 0, 0
 	default:
 		if l.Owner != s.owner {
@@ -68,7 +72,8 @@ func (s *Shard) markHandoff(h *Head) { h.Lease.Handoff = s.owner }
 // wantsLease reports whether a strong read should take or renew the lease
 // rather than ask the log.
 func (s *Shard) wantsLease(h *Head, now clock.Instant) bool {
-	return s.cfg.Leases && !s.retired.Load() && !s.barred(&h.Lease, now) && now.Milli() >= h.Lease.Backoff
+	return s.cfg.Leases && !s.retired.Load() && !s.barred(&h.Lease, now) && now.Milli() >= h.Lease.Backoff &&
+		!h.Meta().migrating()
 }
 
 // held returns the local view of the lease in a head that an append of ours

@@ -44,6 +44,9 @@ type Incoming struct {
 	Slots  keyspace.SlotSet `json:"slots"`
 }
 
+// migrating reports whether the shard takes part in a migration.
+func (m *Meta) migrating() bool { return m.Outgoing != nil || len(m.Incoming) > 0 }
+
 // Migrations returns what the head says, after one check: the outgoing
 // migration, nil if there is none, and the incoming ones.
 func (s *Shard) Migrations(ctx context.Context) (*Outgoing, []Incoming, error) {

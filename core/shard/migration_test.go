@@ -126,3 +126,39 @@ func TestSealAndEndOfAMigration(t *testing.T) {
 		t.Errorf("a migration that is over begins again: %v, %v", begin, open)
 	}
 }
+
+// Nobody holds the lease of a shard that takes part in a migration, and it is
+// taken again afterwards.
+func TestNoLeaseDuringAMigration(t *testing.T) {
+	m := memory.New(memory.Options{})
+	pool := instance(t, m.Table(), m.Blobs(), withLeases)
+	source, target := pool.Shard("s-test-0"), pool.Shard("s-test-1")
+	for _, s := range []*shard.Shard{source, target} {
+		if err := s.Create(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(t, source, "k", "v")
+	if l := owner(t, source); l.Owner == 0 {
+		t.Fatal("no lease to begin with")
+	}
+	in := shard.Incoming{ID: "m", Source: "s-test-0", Slots: *all()}
+	out := shard.Outgoing{ID: "m", Target: "s-test-1", Slots: *all()}
+	if err := errors.Join(target.BeginIncoming(t.Context(), in), source.BeginOutgoing(t.Context(), out)); err != nil {
+		t.Fatal(err)
+	}
+	put(t, source, "k", "w")
+	get(t, source, "k")
+	for _, s := range []*shard.Shard{source, target} {
+		if l := owner(t, s); l.Owner != 0 {
+			t.Errorf("%s is leased during a migration: %+v", s.Partition(), l)
+		}
+	}
+	if err := errors.Join(source.Seal(t.Context(), "m"), target.EndIncoming(t.Context(), "m"), source.EndOutgoing(t.Context(), "m")); err != nil {
+		t.Fatal(err)
+	}
+	put(t, target, "k", "x")
+	if l := owner(t, target); l.Owner == 0 {
+		t.Error("no lease after the migration")
+	}
+}

@@ -49,8 +49,13 @@ func (r *rig) chunked(method, path, body string) *reply {
 	return r.send(req)
 }
 
-// raw sends bytes as they are, closes the sending side and reads the answer.
-func (r *rig) raw(request string) *http.Response {
+// raw sends bytes as they are and reads the answer.
+func (r *rig) raw(request string) *http.Response { r.t.Helper(); return r.bytes(request, false) }
+
+// cutOff sends a request and says that nothing follows.
+func (r *rig) cutOff(request string) *http.Response { r.t.Helper(); return r.bytes(request, true) }
+
+func (r *rig) bytes(request string, cut bool) *http.Response {
 	r.t.Helper()
 	conn, err := net.Dial("tcp", r.web.Listener.Addr().String())
 	if err != nil {
@@ -60,8 +65,10 @@ func (r *rig) raw(request string) *http.Response {
 	if _, err := io.WriteString(conn, request); err != nil {
 		r.t.Fatal(err)
 	}
-	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
-		r.t.Fatal(err)
+	if cut {
+		if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+			r.t.Fatal(err)
+		}
 	}
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
@@ -72,11 +79,11 @@ func (r *rig) raw(request string) *http.Response {
 
 func TestBodyShorterThanAnnounced(t *testing.T) {
 	r := newRig(t)
-	resp := r.raw("PUT " + k + "a HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nshort")
+	resp := r.cutOff("PUT " + k + "a HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nshort")
 	if resp.StatusCode != 400 {
 		t.Errorf("status %d", resp.StatusCode)
 	}
-	resp = r.raw("PUT " + k + "a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nshort\r\n")
+	resp = r.cutOff("PUT " + k + "a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nshort\r\n")
 	if resp.StatusCode != 400 {
 		t.Errorf("broken chunks: status %d", resp.StatusCode)
 	}
@@ -87,11 +94,11 @@ func TestBodyShorterThanAnnounced(t *testing.T) {
 
 func TestHugeBodiesAreRefusedByTheirAnnouncement(t *testing.T) {
 	r := newRig(t)
-	resp := r.raw("PUT " + k + "a HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 99999999999999\r\n\r\n")
+	resp := r.cutOff("PUT " + k + "a HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 99999999999999\r\n\r\n")
 	if resp.StatusCode != 413 {
 		t.Errorf("status %d", resp.StatusCode)
 	}
-	resp = r.raw("POST " + tr + "/batch HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999\r\n\r\n")
+	resp = r.cutOff("POST " + tr + "/batch HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999\r\n\r\n")
 	if resp.StatusCode != 413 {
 		t.Errorf("status %d", resp.StatusCode)
 	}

@@ -230,6 +230,9 @@ func (c *Chaos) Settle() {
 			c.tb.Errorf("key %d ends as version %s, a write of %s was acknowledged", i, it.Version, c.acked[i])
 		}
 	}
+	if c.refused.Load() > c.ops.Load()/20 {
+		c.tb.Errorf("%d of %d operations were told to try again", c.refused.Load(), c.ops.Load())
+	}
 	c.tb.Logf("%d operations, %d asked to try again, %d splits, %d shards", c.ops.Load(), c.refused.Load(), done, len(h.ShardMap().Shards()))
 	if c.ops.Load() == 0 || done == 0 {
 		c.tb.Error("nothing happened")

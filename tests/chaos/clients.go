@@ -29,12 +29,19 @@ func opened(key string, value []byte) (n int64, ok bool) {
 	return n, err == nil
 }
 
-// failed reports an error unless storage is failing.
+// failed reports an error unless storage is failing, or it is one of those that
+// the interface documents for a topology that moves: the caller is told to try
+// again. Those are counted.
 func (c *Chaos) failed(what string, err error) bool {
-	if err != nil && !c.tolerant.Load() {
+	switch {
+	case err == nil:
+		return false
+	case errors.Is(err, tree.ErrRoutingUnstable), errors.Is(err, tree.ErrTopologyUnstable):
+		c.refused.Add(1)
+	case !c.tolerant.Load():
 		c.tb.Errorf("%s: %v", what, err)
 	}
-	return err != nil
+	return true
 }
 
 func (c *Chaos) write(ctx context.Context, h *tree.Tree) {
