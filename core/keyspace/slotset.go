@@ -32,6 +32,16 @@ func (s *SlotSet) Len() int {
 	return n
 }
 
+// Intersects reports whether the sets have a slot in common.
+func (s *SlotSet) Intersects(o *SlotSet) bool {
+	for i := range s.words {
+		if s.words[i]&o.words[i] != 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // Empty reports whether no slot is in the set.
 func (s *SlotSet) Empty() bool { return s.words == [Slots / 64]uint64{} }
 

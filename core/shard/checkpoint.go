@@ -8,6 +8,7 @@ import (
 
 	"github.com/latticekv/lattice/core/clock"
 	"github.com/latticekv/lattice/core/keyspace"
+	"github.com/latticekv/lattice/core/record"
 	"github.com/latticekv/lattice/core/run"
 	"github.com/latticekv/lattice/core/store"
 )
@@ -161,7 +162,7 @@ func (s *Shard) step(ctx context.Context, build func(context.Context, *View, uin
 	if err != nil {
 		return err
 	}
-	err = s.point(ctx, v.base, next, start)
+	err = s.point(ctx, v.base, next, start, nil)
 	if err != nil && !errors.Is(err, store.ErrOutcomeUnknown) {
 		// A courtesy: what stays behind the collector finds.
 		_ = s.runs.Discard(ctx, v.base, next)
@@ -169,23 +170,26 @@ func (s *Shard) step(ctx context.Context, build func(context.Context, *View, uin
 	return err
 }
 
-// point moves the head from one manifest to the next.
-func (s *Shard) point(ctx context.Context, old, next *run.Set, start clock.Instant) error {
-	p := &pending{control: &control{note: "checkpoint", hasty: true, records: s.relog, apply: func(h *Head, now clock.Instant) error {
+// point moves the head from one manifest to the next, which has the graft on top
+// unless that is nil. Nobody sees the new head without the new checkpoint.
+func (s *Shard) point(ctx context.Context, old, next *run.Set, start clock.Instant, g *graft) error {
+	c := &control{note: "checkpoint", hasty: true, records: s.relog, base: next}
+	if g != nil {
+		c.hasty, c.clock = false, g.version.Time
+		c.records = func() []record.Record { return append(s.relog(), g.note(next.Name())) }
+	}
+	c.apply = func(h *Head, now clock.Instant) error {
 		m := *h.Meta()
 		if m.Checkpoint.Manifest != old.Name() || s.stale(start, now) {
 			return errSuperseded
 		}
+		if g != nil {
+			if err := g.apply(s, h, next.Seq()); err != nil {
+				return err
+			}
+		}
 		m.Checkpoint = Checkpoint{Manifest: next.Name(), Seq: next.Seq()}
 		return h.setMeta(m)
-	}}}
-	if err := s.submit(ctx, p); err != nil {
-		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.st != nil && s.st.base == old && s.st.head.Meta().Checkpoint.Manifest == next.Name() {
-		s.st.adopt(next)
-	}
-	return nil
+	return s.submit(ctx, &pending{control: c})
 }

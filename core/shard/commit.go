@@ -279,6 +279,9 @@ func (s *Shard) landed(p *plan, etag store.ETag) {
 		st.absorb(&p.rows[i], p.sizes[i])
 	}
 	st.advance(p.head, etag)
+	if p.base != nil {
+		st.adopt(p.base)
+	}
 	st.lease = s.held(&p.head, p.now)
 	st.prove(p.now)
 }

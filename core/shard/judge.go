@@ -20,6 +20,10 @@ type control struct {
 	apply func(h *Head, now clock.Instant) error
 	// records, unless nil, are logged with it.
 	records func() []record.Record
+	// base, unless nil, is the checkpoint to which the change moves the head.
+	base *run.Set
+	// clock is a time that the shard's clock is past afterwards.
+	clock clock.HLC
 	// hasty gives up at once where a lease of another instance bars the way.
 	hasty bool
 }
@@ -35,6 +39,7 @@ type plan struct {
 	sizes   []int
 	ops     []store.Op
 	records []record.Record
+	base    *run.Set            // the checkpoint that the head is moved to, nil if it is not
 	reads   int64               // operations that the head takes along
 	keys    map[string]struct{} // of a long append, for readers under a lease
 }
@@ -118,6 +123,9 @@ func (s *Shard) judge(ctx context.Context, group []*pending) (*plan, error) {
 func mergedClock(group []*pending) clock.HLC {
 	var last clock.HLC
 	for _, m := range group {
+		if m.control != nil {
+			last = max(last, m.control.clock)
+		}
 		for i := range m.writes {
 			last = max(last, m.writes[i].Version.Time)
 		}
@@ -174,6 +182,7 @@ func (j *judge) control(c *control) error {
 		j.head = before
 		return err
 	}
+	j.plan.base = c.base
 	j.plan.records = append(j.plan.records, record.Record{Kind: record.KindControl, Note: []byte(c.note)})
 	if c.records != nil {
 		j.plan.records = append(j.plan.records, c.records()...)

@@ -196,8 +196,11 @@ func (s *Shard) merge(st *state, r logReading, base *run.Set, start clock.Instan
 	if st.head.Lease.Owner != s.owner {
 		st.lease = localLease{}
 	}
-	if base != nil && base.Seq() >= st.base.Seq() && base.Name() == st.head.Meta().Checkpoint.Manifest {
+	if base != nil && base.Name() == st.head.Meta().Checkpoint.Manifest {
 		st.adopt(base)
+	}
+	if st.behind() {
+		return // a graft in the newer checkpoint would be missed
 	}
 	st.prove(start)
 }

@@ -3,6 +3,7 @@ package shard
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/latticekv/lattice/core/record"
 	"github.com/latticekv/lattice/core/run"
@@ -113,6 +114,9 @@ func (l *looked) finish(ctx context.Context, key string) (record.Entry, bool, er
 func (st *state) barrier() error {
 	if st.head.Meta().Closed {
 		return ErrClosed
+	}
+	if st.behind() {
+		return fmt.Errorf("the shard's checkpoint is not loaded yet: %w", store.ErrUnavailable)
 	}
 	return nil
 }

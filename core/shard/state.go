@@ -60,6 +60,11 @@ func (st *state) advance(h Head, etag store.ETag) {
 	st.suspect = ""
 }
 
+// behind reports whether the head names another checkpoint than the one that was
+// loaded. It never does: whoever takes a head takes its checkpoint along. It is
+// asked all the same, since a checkpoint may hold a graft that no row tells of.
+func (st *state) behind() bool { return st.head.Meta().Checkpoint.Manifest != st.base.Name() }
+
 // prove records that the state was current at the given moment or later.
 func (st *state) prove(at clock.Instant) {
 	if at.Mono > st.proven.Mono {

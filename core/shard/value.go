@@ -30,14 +30,23 @@ func (s *Shard) storeValues(ctx context.Context, writes []Write) ([]Write, error
 		if !large(*w) {
 			continue
 		}
-		ref := &record.Ref{Blob: s.partition + "/" + s.pool.names.blob(kindValue), Size: int64(len(w.Value))}
 		start := s.cfg.Clock.Now()
-		if err := s.putBlob(ctx, ref.Blob, record.EncodeValue(w.Value)); err != nil {
-			return nil, fmt.Errorf("store large value: %w", err)
+		ref, err := s.storeValue(ctx, w.Value)
+		if err != nil {
+			return nil, err
 		}
 		w.ref, w.stored, w.Value = ref, start, nil
 	}
 	return writes, nil
+}
+
+// storeValue writes a large value to a blob of its own, an orphan so far.
+func (s *Shard) storeValue(ctx context.Context, value []byte) (*record.Ref, error) {
+	ref := &record.Ref{Blob: s.partition + "/" + s.pool.names.blob(kindValue), Size: int64(len(value))}
+	if err := s.putBlob(ctx, ref.Blob, record.EncodeValue(value)); err != nil {
+		return nil, fmt.Errorf("store large value: %w", err)
+	}
+	return ref, nil
 }
 
 // putBlob writes a blob under a fresh name. A name that exists is this very
