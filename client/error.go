@@ -30,6 +30,9 @@ const (
 	ErrTreeNotEmpty        = Code("tree_not_empty")
 	ErrOperationMismatch   = Code("operation_mismatch")
 	ErrOperationInProgress = Code("operation_in_progress")
+	ErrOperationNotFound   = Code("operation_not_found")
+	ErrChunkOutOfSequence  = Code("chunk_out_of_sequence")
+	ErrBulkLoadOrder       = Code("bulk_load_order")
 	ErrVersionMismatch     = Code("version_mismatch")
 	ErrDigestMismatch      = Code("digest_mismatch")
 	ErrKeyTooLong          = Code("key_too_long")
@@ -82,6 +85,11 @@ type Error struct {
 	Current string
 	// Tree and Key are what the failure is about, when the answer says so.
 	Tree, Key string
+	// Limit is the bound that was exceeded, 0 if the answer names none: bytes
+	// of a key, a value or a request, or what an admission cap is set to.
+	Limit int64
+	// Bulk says where a bulk load failed; nil if the answer does not.
+	Bulk *BulkFailure
 	// OutcomeUnknown says that a write may or may not have been carried out.
 	OutcomeUnknown bool
 }
@@ -122,6 +130,8 @@ type problem struct {
 	RequestID string `json:"requestId"`
 	Tree      string `json:"tree"`
 	Key       string `json:"key"`
+	Limit     int64  `json:"limit"`
+	bulkProblem
 	// OutcomeUnknown is left out when the service knows that nothing was done.
 	OutcomeUnknown bool `json:"outcomeUnknown"`
 }
@@ -151,7 +161,7 @@ func readError(resp *http.Response, now time.Time) *Error {
 
 func (e *Error) fill(p problem) {
 	e.Code, e.Detail, e.Tree, e.Key = p.Code, p.Detail, p.Tree, p.Key
-	e.OutcomeUnknown = p.OutcomeUnknown
+	e.Limit, e.Bulk, e.OutcomeUnknown = p.Limit, p.failure(), p.OutcomeUnknown
 	if p.Title != "" {
 		e.Title = p.Title
 	}
