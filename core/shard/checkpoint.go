@@ -175,7 +175,7 @@ func (s *Shard) step(ctx context.Context, build func(context.Context, *View, uin
 func (s *Shard) point(ctx context.Context, old, next *run.Set, start clock.Instant, g *graft) error {
 	c := &control{note: "checkpoint", hasty: true, records: s.relog, base: next}
 	if g != nil {
-		c.hasty, c.clock = false, g.version.Time
+		c.hasty, c.grafts, c.clock = false, true, g.version.Time
 		c.records = func() []record.Record { return append(s.relog(), g.note(next.Name())) }
 	}
 	c.apply = func(h *Head, now clock.Instant) error {

@@ -22,8 +22,10 @@ type control struct {
 	records func() []record.Record
 	// base, unless nil, is the checkpoint to which the change moves the head.
 	base *run.Set
+	// grafts says that the checkpoint holds entries that no record tells of, and
 	// clock is a time that the shard's clock is past afterwards.
-	clock clock.HLC
+	grafts bool
+	clock  clock.HLC
 	// hasty gives up at once where a lease of another instance bars the way.
 	hasty bool
 }
@@ -40,6 +42,7 @@ type plan struct {
 	ops     []store.Op
 	records []record.Record
 	base    *run.Set            // the checkpoint that the head is moved to, nil if it is not
+	grafts  bool                // it may change any key
 	reads   int64               // operations that the head takes along
 	keys    map[string]struct{} // of a long append, for readers under a lease
 }
@@ -49,6 +52,9 @@ func (p *plan) empty() bool { return len(p.records) == 0 }
 
 // changes reports whether the append changes the key.
 func (p *plan) changes(key string) bool {
+	if p.grafts {
+		return true
+	}
 	if p.keys != nil {
 		_, ok := p.keys[key]
 		return ok
@@ -182,7 +188,7 @@ func (j *judge) control(c *control) error {
 		j.head = before
 		return err
 	}
-	j.plan.base = c.base
+	j.plan.base, j.plan.grafts = c.base, c.grafts
 	j.plan.records = append(j.plan.records, record.Record{Kind: record.KindControl, Note: []byte(c.note)})
 	if c.records != nil {
 		j.plan.records = append(j.plan.records, c.records()...)
