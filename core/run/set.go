@@ -76,8 +76,14 @@ func (s *Set) Get(ctx context.Context, key string) (record.Entry, bool, error) {
 // Iter returns an iterator over the newest entries of the keys in a range,
 // tombstones and expired ones included, descending if reverse. It reads leaves
 // as it needs them and holds one for each run.
-func (s *Set) Iter(bounds Bounds, reverse bool) Iterator {
+func (s *Set) Iter(bounds Bounds, reverse bool) Iterator { return s.iter(bounds, reverse, nil) }
+
+// iter is Iter with newer entries, unless nil, above those of the view.
+func (s *Set) iter(bounds Bounds, reverse bool, above Iterator) *setIterator {
 	it := &setIterator{merger: newMerger(reverse), parallel: s.store.Options.parallelReads()}
+	if above != nil {
+		it.add(&iteratorSource{it: above})
+	}
 	for _, r := range s.runs {
 		c := newCursor(s.store.page, r, bounds, reverse)
 		it.add(c)
@@ -98,6 +104,12 @@ type setIterator struct {
 
 // Next implements Iterator.
 func (it *setIterator) Next(ctx context.Context) bool {
+	it.readFirst(ctx)
+	return it.merger.Next(ctx)
+}
+
+// readFirst reads the leaves at which the range begins, once.
+func (it *setIterator) readFirst(ctx context.Context) {
 	if len(it.cold) > 1 {
 		var reads errgroup.Group
 		reads.SetLimit(it.parallel)
@@ -107,7 +119,6 @@ func (it *setIterator) Next(ctx context.Context) bool {
 		it.fail(reads.Wait())
 	}
 	it.cold = nil
-	return it.merger.Next(ctx)
 }
 
 // Blobs yields the name of every blob that the view refers to: manifest, index,

@@ -100,7 +100,7 @@ func (v *View) iter(b Bounds, reverse bool) run.Iterator {
 // nil is all that did not move away. A shard that never took part in a migration
 // holds nothing but what it owns: it does not ask, and counts most leaves unread.
 func (v *View) Count(ctx context.Context, b Bounds, owns func(slot uint16) bool) (int64, error) {
-	if v.moved == nil && v.meta.settled() {
+	if v.meta.settled() {
 		n, err := v.base.Count(ctx, run.Bounds{From: b.From, To: b.To}, v.tail.iter(b, false), v.milli)
 		return n, v.expired(err)
 	}
