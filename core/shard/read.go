@@ -20,6 +20,7 @@ const maxMissed = 8
 // one query, and the leaf if that is not cached.
 func (s *Shard) Get(ctx context.Context, key string, o ReadOptions) (record.Entry, bool, error) {
 	s.counted()
+	s.heat.touch(key)
 	if look, ok := s.glance(key); ok {
 		if e, found, err := look.finish(ctx, key); err == nil {
 			return e, found, nil

@@ -36,6 +36,8 @@ type Shard struct {
 	loading chan struct{}
 	// checkpointing keeps the instance from doing a checkpoint twice at once.
 	checkpointing atomic.Bool
+	// heat finds the keys that most operations are for.
+	heat heat
 	// reads are operations that no append and no report has taken along yet;
 	// reportAt is the monotonic time from which a reader reports them. The rest
 	// is guarded by counting: the row of this object as it was last seen.
@@ -62,6 +64,7 @@ func newShard(p *Pool, partition string) *Shard {
 	}
 	t := p.cfg.Tuning
 	s.tuning.Store(&t)
+	s.heat.chance = s.owner
 	s.runs = newRunStore(p, partition)
 	return s
 }

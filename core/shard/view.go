@@ -68,6 +68,7 @@ func (v *View) Get(ctx context.Context, key string) (record.Entry, bool, error) 
 	if v.moved != nil && v.moved.Has(keyspace.Slot(key)) {
 		return record.Entry{}, false, ErrStaleRouting
 	}
+	v.s.heat.touch(key)
 	l := looked{base: v.base, milli: v.milli}
 	if it, ok := v.tail.items.Get(key); ok {
 		l.entry = &it.Entry

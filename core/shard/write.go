@@ -18,6 +18,7 @@ func (s *Shard) Write(ctx context.Context, writes []Write) ([]WriteResult, error
 	if len(writes) == 0 {
 		return nil, nil
 	}
+	s.touched(writes)
 	writes, err := s.storeValues(ctx, writes)
 	if err != nil {
 		return nil, err
@@ -39,6 +40,16 @@ func (s *Shard) Write(ctx context.Context, writes []Write) ([]WriteResult, error
 	}
 	s.relieve(ctx)
 	return results, nil
+}
+
+// touched counts the writes that callers asked for, and not those that a
+// migration or a transaction brings.
+func (s *Shard) touched(writes []Write) {
+	for i := range writes {
+		if writes[i].Op <= OpGetOrSet {
+			s.heat.touch(writes[i].Key)
+		}
+	}
 }
 
 // writeOverhead bounds what a write takes in a row beside key, value and type.
