@@ -108,7 +108,7 @@ func (s *Server) put(w http.ResponseWriter, r *http.Request, name, key string) *
 	if e.kind == "" {
 		e.kind = "application/octet-stream"
 	}
-	t.entries[key] = e
+	t.put(key, e)
 	w.Header().Set("ETag", `"`+e.version+`"`)
 	status := http.StatusOK
 	if !ok {
@@ -160,7 +160,7 @@ func (s *Server) delete(w http.ResponseWriter, r *http.Request, name, key string
 	if f := cond.check(old, ok); f != nil {
 		return f
 	}
-	delete(t.entries, key)
+	t.remove(key)
 	w.Header().Set("Lattice-Existed", strconv.FormatBool(ok))
 	w.WriteHeader(http.StatusNoContent)
 	return nil

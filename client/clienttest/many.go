@@ -190,11 +190,11 @@ func (s *Server) apply(t *tree, o *op, e entry) result {
 		return result{Key: o.Key, Status: f.code, Version: f.current}
 	}
 	if o.Op == "delete" {
-		delete(t.entries, o.Key)
+		t.remove(o.Key)
 		return result{Key: o.Key, Status: "ok", Existed: ok}
 	}
 	e.version = s.version()
-	t.entries[o.Key] = e
+	t.put(o.Key, e)
 	return result{Key: o.Key, Status: "ok", Version: e.version}
 }
 
@@ -275,7 +275,7 @@ func (s *Server) deleteRange(w http.ResponseWriter, r *http.Request, name string
 	}
 	keys := s.keys(t, b)
 	for _, k := range keys {
-		delete(t.entries, k)
+		t.remove(k)
 	}
 	answer(w, http.StatusOK, map[string]int{"deleted": len(keys)})
 	return nil

@@ -1,7 +1,8 @@
 // Package clienttest serves the HTTP API from memory, for tests of programs
 // that use the client package. It keeps to the contract for trees, single
-// keys, batches, scans, counts and range deletes, one request at a time; it
-// keeps no history, splits nothing, and forgets everything with the process.
+// keys, batches, scans, counts, range deletes and bulk loads, one request at a
+// time; it keeps no history, splits nothing, and forgets everything with the
+// process.
 // A hook lets a test fail, delay or cut off any request.
 package clienttest
 
@@ -9,6 +10,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -24,6 +26,7 @@ const (
 	MaxValueBytes = 64 << 20
 	MaxBatchBytes = 4 << 20
 	MaxBatchOps   = 10_000
+	MaxChunkBytes = 128 << 20
 	defaultPage   = 1_000
 	maxPage       = 10_000
 )
@@ -51,6 +54,10 @@ type tree struct {
 	shards  int
 	created time.Time
 	deleted bool
+	// graves are the deleted keys.
+	graves map[string]bool
+	// loads are the bulk load sessions by operation id.
+	loads map[string]*session
 	// splits are all in the past.
 	splits []map[string]any
 }
@@ -69,7 +76,7 @@ func New() *Server {
 }
 
 // Requests returns how many requests of a method and resource were served,
-// such as "POST batch" or "PUT key", intercepted ones left out.
+// such as "POST batch", "PUT key" or "PUT chunk", intercepted ones left out.
 func (s *Server) Requests(what string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,6 +118,17 @@ type refusal struct {
 	detail  string
 	key     string
 	current string
+	// more are members of the problem beside the usual ones.
+	more map[string]any
+}
+
+// with adds a member to the problem.
+func (f *refusal) with(name string, value any) *refusal {
+	if f.more == nil {
+		f.more = map[string]any{}
+	}
+	f.more[name] = value
+	return f
 }
 
 func refuse(status int, code, format string, args ...any) *refusal {
@@ -137,6 +155,7 @@ func (f *refusal) write(w http.ResponseWriter) {
 	if f.key != "" {
 		p["key"] = f.key
 	}
+	maps.Copy(p, f.more)
 	_ = json.NewEncoder(w).Encode(p)
 }
 
@@ -145,6 +164,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.Intercept != nil && s.Intercept(w, r) {
 		return
 	}
+	readAhead(r)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.clock++
@@ -175,7 +195,7 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) *refusal {
 		return refuse(400, "invalid_argument", "tree: not a name")
 	}
 	resource, tail, _ := strings.Cut(rest, "/")
-	s.served[r.Method+" "+strings.TrimSuffix(resource, "s")]++
+	s.served[r.Method+" "+servedAs(resource, tail)]++
 	switch resource {
 	case "keys":
 		key, err := url.PathUnescape(tail)
@@ -189,8 +209,19 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) *refusal {
 			return refuse(400, "invalid_argument", "b64: not base64url")
 		}
 		return s.single(w, r, name, string(key))
+	case "bulk-loads":
+		return s.bulkSession(w, r, name, tail)
 	}
 	return s.collection(w, r, name, resource)
+}
+
+// servedAs names a resource for Requests: in the singular, and the parts of a
+// bulk load session by themselves.
+func servedAs(resource, tail string) string {
+	if _, step, ok := strings.Cut(tail, "/"); ok && resource == "bulk-loads" {
+		resource, _, _ = strings.Cut(step, "/")
+	}
+	return strings.TrimSuffix(resource, "s")
 }
 
 func (s *Server) collection(w http.ResponseWriter, r *http.Request, name, resource string) *refusal {
@@ -205,6 +236,10 @@ func (s *Server) collection(w http.ResponseWriter, r *http.Request, name, resour
 		return s.deleteRange(w, r, name)
 	case "GET count":
 		return s.count(w, r, name)
+	case "POST bulk-load":
+		return s.bulkLoad(w, r, name)
+	case "GET diagnostics":
+		return s.diagnostics(w, r, name)
 	}
 	return s.admin(w, r, name, resource)
 }
@@ -234,6 +269,23 @@ func (s *Server) open(name string, create bool) (*tree, *refusal) {
 func (s *Server) live(t *tree, key string) (entry, bool) {
 	e, ok := t.entries[key]
 	return e, ok && (e.expires.IsZero() || e.expires.After(s.now()))
+}
+
+func (t *tree) put(key string, e entry) {
+	t.entries[key] = e
+	delete(t.graves, key)
+}
+
+// remove deletes a key, if it is there, and remembers that.
+func (t *tree) remove(key string) {
+	if _, ok := t.entries[key]; !ok {
+		return
+	}
+	delete(t.entries, key)
+	if t.graves == nil {
+		t.graves = map[string]bool{}
+	}
+	t.graves[key] = true
 }
 
 func (s *Server) version() string {
