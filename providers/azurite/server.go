@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/latticekv/lattice/providers/subprocess"
 )
 
 // The account that every Azurite serves. Name and key are published by its
@@ -53,7 +55,7 @@ type Server struct {
 	cmd               *exec.Cmd
 	output            *output
 	gentle            bool
-	exited            chan struct{}
+	exited            <-chan struct{}
 	stopOnce          sync.Once
 }
 
@@ -75,9 +77,9 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cmd: cmd, output: newOutput(), gentle: o.Folder != "", exited: make(chan struct{})}
+	s := &Server{cmd: cmd, output: newOutput(), gentle: o.Folder != ""}
 	cmd.Stdout, cmd.Stderr = s.output, s.output
-	if err := s.launch(); err != nil {
+	if s.exited, err = subprocess.Start(cmd, s.gentle); err != nil {
 		return nil, fmt.Errorf("start %s: %w", o.Program, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.StartTimeout)
@@ -111,9 +113,7 @@ func command(o Options) (*exec.Cmd, error) {
 		args = append([]string{name}, args...)
 		name = node
 	}
-	cmd := exec.Command(name, args...)
-	dieWithParent(cmd, o.Folder != "")
-	return cmd, nil
+	return exec.Command(name, args...), nil
 }
 
 // await polls until both services have said where they listen and answer there.
@@ -189,7 +189,7 @@ func (s *Server) Exited() <-chan struct{} { return s.exited }
 // calls do nothing.
 func (s *Server) Stop() {
 	s.stopOnce.Do(func() {
-		if s.gentle && terminate(s.cmd.Process) == nil {
+		if s.gentle && subprocess.Terminate(s.cmd.Process) == nil {
 			select {
 			case <-s.exited:
 				return

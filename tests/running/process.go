@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/latticekv/lattice/providers/subprocess"
 )
 
 const (
@@ -24,25 +26,29 @@ const (
 type Process struct {
 	cmd    *exec.Cmd
 	output *output
-	exited chan struct{}
+	exited <-chan struct{}
 }
 
 // Run starts a program with the arguments and, on top of an environment without
-// settings of the service, the variables given. The test kills it when it ends.
+// settings of the service, the variables given. The test kills it when it ends;
+// it dies with the test binary.
 func Run(t testing.TB, env []string, program string, args ...string) (*Process, error) {
 	t.Helper()
-	p := &Process{output: &output{ready: make(chan string, 1)}, exited: make(chan struct{})}
-	p.cmd = exec.Command(program, args...)
-	p.cmd.Env = append(cleanEnv(), env...)
-	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
-	if err := p.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start %s: %w", program, err)
+	cmd := exec.Command(program, args...)
+	cmd.Env = append(cleanEnv(), env...)
+	return Supervise(t, cmd)
+}
+
+// Supervise starts a command and keeps its output. The test kills it when it
+// ends; it dies with the test binary.
+func Supervise(t testing.TB, cmd *exec.Cmd) (*Process, error) {
+	t.Helper()
+	p := &Process{cmd: cmd, output: &output{ready: make(chan string, 1)}}
+	cmd.Stdout, cmd.Stderr = p.output, p.output
+	var err error
+	if p.exited, err = subprocess.Start(cmd, false); err != nil {
+		return nil, fmt.Errorf("start %s: %w", cmd.Path, err)
 	}
-	go func() {
-		// How it ended is in ProcessState.
-		_ = p.cmd.Wait()
-		close(p.exited)
-	}()
 	t.Cleanup(p.Kill)
 	return p, nil
 }
@@ -64,6 +70,10 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Output returns what the program wrote, the last lines of it.
 func (p *Process) Output() string { return p.output.String() }
+
+// Listening delivers, once, the address after the words "listening on" in the
+// output.
+func (p *Process) Listening() <-chan string { return p.output.ready }
 
 // Exited is closed when the process has ended.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
