@@ -139,6 +139,25 @@ type Options struct {
 	// TickBudget is the time for the work of one tick.
 	TickBudget time.Duration `def:"20s" min:"100ms" max:"10m" doc:"time for the work of one tick"`
 
+	// BulkLoadBufferBytes is the memory in which a bulk load collects entries
+	// before it writes them.
+	BulkLoadBufferBytes int64 `def:"64MiB" min:"64KiB" max:"4GiB" doc:"memory in which a bulk load collects entries"`
+	// BulkGraftBytes is from how much on a shard's slice of a bulk load is written
+	// as leaves instead of records.
+	BulkGraftBytes int64 `def:"256KiB" min:"0" max:"64MiB" doc:"slice of a bulk load from which on it is written as leaves"`
+	// MaxBulkChunkBytes bounds the keys and values of one chunk of a bulk load
+	// session, MaxBulkChunkEntries its entries.
+	MaxBulkChunkBytes   int64 `def:"64MiB" min:"1KiB" max:"1GiB" doc:"keys and values of a chunk of a bulk load"`
+	MaxBulkChunkEntries int   `def:"1000000" min:"1" max:"10000000" doc:"entries of a chunk of a bulk load"`
+	// MaxBulkLoads bounds the bulk loads and chunks that an instance works on at
+	// once; more wait. Each takes up to BulkLoadBufferBytes or MaxBulkChunkBytes.
+	MaxBulkLoads int `def:"4" min:"1" max:"1000" doc:"bulk loads and chunks at work at once; more wait"`
+	// BulkLoadIdleTtl is after how long without a chunk a session may be replaced
+	// by another, and no longer counts as under way.
+	BulkLoadIdleTtl time.Duration `def:"1h" min:"1s" max:"8760h" doc:"time without a chunk after which a bulk load session gives way"`
+	// BulkLoadRetention is how long sessions that have ended are remembered.
+	BulkLoadRetention time.Duration `def:"168h" min:"0s" max:"87600h" doc:"how long ended bulk load sessions are remembered"`
+
 	// origins records who set an option; the map is never changed in place.
 	origins map[string]Origin
 }

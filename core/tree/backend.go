@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/latticekv/lattice/core/clock"
 	"github.com/latticekv/lattice/core/keyspace"
 	"github.com/latticekv/lattice/core/leaf"
 	"github.com/latticekv/lattice/core/record"
@@ -29,6 +30,11 @@ type shardLog interface {
 	SetClosedAt(ctx context.Context, closed bool, epoch uint64) error
 	Clear(ctx context.Context) error
 	Destroy(ctx context.Context) error
+	Empty(ctx context.Context) (bool, error)
+	LastClock(ctx context.Context) (clock.HLC, error)
+	Stage(ctx context.Context, v clock.Version) *shard.Stage
+	Graft(ctx context.Context, staged ...*shard.Staged) error
+	Discard(ctx context.Context, staged ...*shard.Staged)
 }
 
 // shardView is an immutable snapshot of a shard that was current when it was

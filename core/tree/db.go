@@ -56,6 +56,10 @@ type DB struct {
 	shards shards
 	splits *split.Coordinator
 	tokens tokenKey
+	// writer stands in the versions that the instance gives to bulk loads, and
+	// bulks holds a place for each that it works on.
+	writer uint32
+	bulks  chan struct{}
 
 	mu    sync.RWMutex
 	trees map[string]*entry
@@ -108,6 +112,8 @@ func newDB(c Config, s shards) *DB {
 		reg: registry{table: c.Table, clock: c.Clock}, shards: s,
 		splits: &split.Coordinator{Table: c.Table, Clock: c.Clock, Driver: c.Clock.Uint64() | 1, Events: c.Splits},
 		trees:  map[string]*entry{},
+		writer: writerID(c.Instance),
+		bulks:  make(chan struct{}, max(c.Options.MaxBulkLoads, 1)),
 	}
 }
 

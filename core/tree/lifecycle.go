@@ -134,6 +134,9 @@ func (db *DB) settlePurge(ctx context.Context, s stored) error {
 	if err != nil {
 		return err
 	}
+	if err := db.loads(s.ID).forget(ctx); err != nil {
+		return err
+	}
 	return db.reg.bury(ctx, s, db.clock.Now())
 }
 

@@ -108,7 +108,10 @@ func (db *DB) tend(ctx context.Context, s stored, rep *Report) (bool, error) {
 		}
 		rep.Finished = append(rep.Finished, s.Name)
 	}
-	return s.State == StateActive, nil
+	if s.State != StateActive {
+		return false, nil
+	}
+	return true, db.loads(s.ID).tidy(ctx, db.opts.BulkLoadRetention)
 }
 
 // overdue reports whether a deleted tree can no longer be recovered.
