@@ -158,6 +158,17 @@ type Options struct {
 	// BulkLoadRetention is how long sessions that have ended are remembered.
 	BulkLoadRetention time.Duration `def:"168h" min:"0s" max:"87600h" doc:"how long ended bulk load sessions are remembered"`
 
+	// DiagnosticsCacheTtl is how old the figures may be that diagnostics answer
+	// with, and that admission caps are compared with.
+	DiagnosticsCacheTtl time.Duration `def:"5s" min:"0s" max:"1h" scope:"tree" doc:"age to which diagnostics are answered from memory"`
+	// MaxLiveKeys refuses writes of values while the tree holds so many live
+	// keys, by an estimate: an unconditional set in a batch counts as a new key
+	// until a checkpoint finds out, and writes of the last DiagnosticsCacheTtl
+	// may not count yet. Deletes and bulk loads are not refused. 0 is no cap.
+	MaxLiveKeys int `def:"0" min:"0" max:"1000000000000" scope:"tree" doc:"estimate of live keys from which on writes are refused; 0 is no cap"`
+	// MaxEstimatedBytes likewise, of keys and values as they were sent.
+	MaxEstimatedBytes int64 `def:"0" min:"0" max:"1024TiB" scope:"tree" doc:"estimate of keys and values from which on writes are refused; 0 is no cap"`
+
 	// origins records who set an option; the map is never changed in place.
 	origins map[string]Origin
 }

@@ -78,6 +78,8 @@ type Stats struct {
 	Seq       uint64
 	TailRows  int
 	TailBytes int64
+	// TailTombstones counts the keys that the tail deletes.
+	TailTombstones int64
 	// Live and Bytes estimate the live entries and their user data.
 	Live, Bytes int64
 	// Runs, Leaves and LeafBytes describe the checkpoint, Entries and
@@ -85,8 +87,10 @@ type Stats struct {
 	Runs, Leaves        int
 	LeafBytes           int64
 	Entries, Tombstones int64
-	// LeaseOwner is 0 if nobody holds the lease.
-	LeaseOwner uint64
+	// LeaseOwner is 0 if nobody holds the lease; LeaseExpiry is a Unix
+	// millisecond, 0 if nobody ever did.
+	LeaseOwner  uint64
+	LeaseExpiry int64
 	// Closed says that the tree is deleted.
 	Closed bool
 }
@@ -100,11 +104,11 @@ func (s *Shard) Stats(ctx context.Context) (Stats, error) {
 	defer s.mu.RUnlock()
 	st, base := s.st, s.st.base.Stats()
 	return Stats{
-		Seq: st.head.Seq, TailRows: st.tail.rows(), TailBytes: st.tail.bytes,
+		Seq: st.head.Seq, TailRows: st.tail.rows(), TailBytes: st.tail.bytes, TailTombstones: st.tail.tombstones(),
 		Live: st.head.Live, Bytes: st.head.Bytes,
 		Runs: base.Runs, Leaves: base.Leaves, LeafBytes: base.Bytes,
 		Entries: base.Entries, Tombstones: base.Tombstones,
-		LeaseOwner: st.head.Lease.Owner, Closed: st.head.Meta().Closed,
+		LeaseOwner: st.head.Lease.Owner, LeaseExpiry: st.head.Lease.Expiry, Closed: st.head.Meta().Closed,
 	}, nil
 }
 

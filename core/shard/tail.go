@@ -50,6 +50,17 @@ func (t *tail) mark(seq uint64, bytes int) {
 // rows returns the number of log rows the tail stands for.
 func (t *tail) rows() int { return len(t.marks) }
 
+// tombstones counts the keys that are deleted.
+func (t *tail) tombstones() (n int64) {
+	t.items.Scan(func(_ string, it *tailItem) bool {
+		if it.Tombstone {
+			n++
+		}
+		return true
+	})
+	return n
+}
+
 // snapshot returns the present state; it costs a copy of the nodes that are
 // changed later.
 func (t *tail) snapshot() tailSnapshot { return tailSnapshot{items: t.items.Copy()} }

@@ -28,6 +28,8 @@ type MonitorState struct {
 	At int64 `json:"at"`
 	// Counts are the last samples of the shards that own slots.
 	Counts map[keyspace.ShardID]Count `json:"counts,omitempty"`
+	// Rates are the rates, in operations per second, that the last pass saw.
+	Rates map[keyspace.ShardID]float64 `json:"rates,omitempty"`
 	// Split is the Unix millisecond at which the monitor last split a shard.
 	Split map[keyspace.ShardID]int64 `json:"split,omitempty"`
 	// Published says that the tree may have a footprint in the cluster's gate.
@@ -137,7 +139,7 @@ func (m *MonitorState) Observe(now int64, next map[keyspace.ShardID]Count) map[k
 			rates[id] = ops / (time.Duration(elapsed) * time.Millisecond).Seconds()
 		}
 	}
-	m.At, m.Counts = now, next
+	m.At, m.Counts, m.Rates = now, next, rates
 	for id := range m.Split {
 		if _, ok := next[id]; !ok {
 			delete(m.Split, id)

@@ -21,7 +21,7 @@ type Diagnostics struct {
 	Incomplete bool
 	// LiveKeys, Tombstones, Expired and Bytes sum up the shards.
 	LiveKeys, Tombstones, Expired, Bytes int64
-	// BulkPending says that a bulk load of the tree is open.
+	// BulkPending says that a bulk load of the tree is under way.
 	BulkPending bool
 	// Instance is the instance whose requests the hot keys were seen among.
 	Instance uint64
@@ -39,8 +39,8 @@ type ShardDiagnostics struct {
 	Slots int
 	// LiveKeys are live entries, Tombstones deleted ones that are still
 	// remembered. Expired are entries past their expiry that are still stored;
-	// only deep diagnostics know them. Bytes are keys, values and media types of
-	// the live entries.
+	// only deep diagnostics know them. Bytes are keys and values of the live
+	// entries.
 	LiveKeys, Tombstones, Expired, Bytes int64
 	// Depth is the number of sorted runs of the checkpoint, all of which a read
 	// may have to ask. Leaves and StoredBytes are the blobs they consist of.
@@ -55,8 +55,7 @@ type ShardDiagnostics struct {
 	RateKnown bool
 	// Splitting is the shard's part in a split, nil if it has none.
 	Splitting *ShardSplitting
-	// BulkPending says that a chunk of a bulk load may be half-way into the
-	// shard.
+	// BulkPending is that of the tree: a bulk load goes into all its shards.
 	BulkPending bool
 	Lease       ShardLease
 	// HotKeys are the keys to which much of the load of the shard goes, the
