@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -23,18 +24,19 @@ type Redis struct {
 	URL string
 }
 
-// StartRedis runs a Redis and returns when it answers.
-func StartRedis(t testing.TB) Redis {
+// StartRedis runs a Redis and returns when it answers. Lines of configuration
+// are added to its own.
+func StartRedis(t testing.TB, config ...string) Redis {
 	t.Helper()
 	program := filepath.Join(install(t, "install-engine.sh", "redis"), "redis-server")
 	dir := owner{}.folder(t, "redis")
 	r := Redis{Password: password()}
-	config := filepath.Join(dir, "redis.conf")
-	owner{}.file(t, config, "requirepass "+r.Password+"\n")
+	file := filepath.Join(dir, "redis.conf")
+	owner{}.file(t, file, "requirepass "+r.Password+"\n"+strings.Join(config, "\n")+"\n")
 	r.Process, r.Addr = server{
 		name: "redis",
 		command: func(port int) *exec.Cmd {
-			return exec.Command(program, config, "--bind", host, "--port", strconv.Itoa(port),
+			return exec.Command(program, file, "--bind", host, "--port", strconv.Itoa(port),
 				"--dir", dir, "--save", "", "--appendonly", "no", "--daemonize", "no")
 		},
 		ready: r.ping,

@@ -84,9 +84,9 @@ func (d *dataset) get(t *testing.T, key string) source.Record {
 	return r
 }
 
-func start(t *testing.T) (engines.Redis, *goredis.Client, context.Context) {
+func start(t *testing.T, config ...string) (engines.Redis, *goredis.Client, context.Context) {
 	t.Helper()
-	r := engines.StartRedis(t)
+	r := engines.StartRedis(t, config...)
 	return r, r.Client(t), t.Context()
 }
 
