@@ -27,6 +27,9 @@ type shardLog interface {
 	View(ctx context.Context, o shard.ReadOptions) (shardView, error)
 	Checkpoint(ctx context.Context, budget time.Duration) (shard.CheckpointReport, error)
 	Collect(ctx context.Context) (shard.CollectReport, error)
+	Stats(ctx context.Context) (shard.Stats, error)
+	Estimates(ctx context.Context) (live, bytes int64, err error)
+	HotKeys() []shard.HotKey
 	SetClosedAt(ctx context.Context, closed bool, epoch uint64) error
 	Clear(ctx context.Context) error
 	Destroy(ctx context.Context) error
@@ -44,6 +47,7 @@ type shardView interface {
 	Load(ctx context.Context, e *record.Entry) ([]byte, error)
 	Entries(b shard.Bounds, reverse bool) cursor
 	Count(ctx context.Context, b shard.Bounds, owns func(slot uint16) bool) (int64, error)
+	Census(ctx context.Context, owns func(slot uint16) bool) (shard.Census, error)
 	Moved() *keyspace.SlotSet
 }
 

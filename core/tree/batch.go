@@ -16,7 +16,8 @@ import (
 // itself, in any order between keys, in the given order for one key. Results
 // stand in the order of ops.
 //
-// A fault of form in any operation is an *ArgumentError and nothing is done.
+// A fault of form in any operation is an *ArgumentError and nothing is done. At
+// an admission cap a batch that sets a key is a *QuotaError and nothing is done.
 // When Batch returns without an error every result is decided, and what was
 // written is durable. After an error some operations may have been done.
 //
@@ -30,6 +31,11 @@ func (t *Tree) Batch(ctx context.Context, ops []BatchOp) ([]BatchResult, error) 
 	writes, place, err := t.plan(ops, out)
 	if err != nil {
 		return nil, err
+	}
+	if slices.ContainsFunc(writes, func(w shard.Write) bool { return w.Op == shard.OpPut }) {
+		if err := t.checkQuota(ctx); err != nil {
+			return nil, err
+		}
 	}
 	results, err := t.writeAll(ctx, writes)
 	if err != nil {

@@ -56,6 +56,8 @@ type DB struct {
 	shards shards
 	splits *split.Coordinator
 	tokens tokenKey
+	// instance identifies this process among all.
+	instance uint64
 	// writer stands in the versions that the instance gives to bulk loads, and
 	// bulks holds a place for each that it works on.
 	writer uint32
@@ -72,7 +74,10 @@ type entry struct {
 	// last is the newest row ever remembered, of a tree in whatever state.
 	last atomic.Pointer[meta]
 	// helping says that a request looks after a split.
-	helping        atomic.Bool
+	helping atomic.Bool
+	// shallow, deep and usage are what was last found out about what it holds.
+	shallow, deep  shared[diagnosed]
+	usage          shared[usage]
 	reader, writer Tree
 }
 
@@ -110,10 +115,11 @@ func newDB(c Config, s shards) *DB {
 	return &DB{
 		opts: c.Options, clock: c.Clock, table: c.Table, blobs: c.Blobs,
 		reg: registry{table: c.Table, clock: c.Clock}, shards: s,
-		splits: &split.Coordinator{Table: c.Table, Clock: c.Clock, Driver: c.Clock.Uint64() | 1, Events: c.Splits},
-		trees:  map[string]*entry{},
-		writer: writerID(c.Instance),
-		bulks:  make(chan struct{}, max(c.Options.MaxBulkLoads, 1)),
+		splits:   &split.Coordinator{Table: c.Table, Clock: c.Clock, Driver: c.Clock.Uint64() | 1, Events: c.Splits},
+		trees:    map[string]*entry{},
+		instance: c.Instance,
+		writer:   writerID(c.Instance),
+		bulks:    make(chan struct{}, max(c.Options.MaxBulkLoads, 1)),
 	}
 }
 

@@ -72,7 +72,8 @@ func (t *Tree) findAgain(ctx context.Context, m *meta, cause error, key string, 
 
 // Put writes one key. A condition that does not hold is a *MismatchError, and
 // nothing was written. When Put returns nil the value is durable, and seen by
-// every read that begins afterwards, through any instance. After
+// every read that begins afterwards, through any instance. At an admission cap
+// it is a *QuotaError, whatever the key holds, and nothing was written. After
 // store.ErrOutcomeUnknown it may have been written or not.
 func (t *Tree) Put(ctx context.Context, key string, value []byte, o PutOptions) (PutResult, error) {
 	if err := t.db.checkKey("key", key); err != nil {
@@ -82,6 +83,9 @@ func (t *Tree) Put(ctx context.Context, key string, value []byte, o PutOptions) 
 		return PutResult{}, err
 	}
 	if err := t.db.checkValue(key, len(value)); err != nil {
+		return PutResult{}, err
+	}
+	if err := t.checkQuota(ctx); err != nil {
 		return PutResult{}, err
 	}
 	w := shard.Write{
