@@ -35,16 +35,21 @@ type Process struct {
 func Run(t testing.TB, env []string, program string, args ...string) (*Process, error) {
 	t.Helper()
 	cmd := exec.Command(program, args...)
-	cmd.Env = append(cleanEnv(), env...)
+	cmd.Env = append(Environment(), env...)
 	return Supervise(t, cmd)
 }
 
-// Supervise starts a command and keeps its output. The test kills it when it
-// ends; it dies with the test binary.
+// Supervise starts a command and keeps its output, except what already has a
+// writer. The test kills it when it ends; it dies with the test binary.
 func Supervise(t testing.TB, cmd *exec.Cmd) (*Process, error) {
 	t.Helper()
 	p := &Process{cmd: cmd, output: &output{ready: make(chan string, 1)}}
-	cmd.Stdout, cmd.Stderr = p.output, p.output
+	if cmd.Stdout == nil {
+		cmd.Stdout = p.output
+	}
+	if cmd.Stderr == nil {
+		cmd.Stderr = p.output
+	}
 	var err error
 	if p.exited, err = subprocess.Start(cmd, false); err != nil {
 		return nil, fmt.Errorf("start %s: %w", cmd.Path, err)
@@ -53,8 +58,8 @@ func Supervise(t testing.TB, cmd *exec.Cmd) (*Process, error) {
 	return p, nil
 }
 
-// cleanEnv is the environment without settings of the service.
-func cleanEnv() []string {
+// Environment returns the environment without settings of the service.
+func Environment() []string {
 	var env []string
 	for _, pair := range os.Environ() {
 		ours := strings.HasPrefix(pair, "LATTICE_") || strings.HasPrefix(pair, "AZURE_")

@@ -1,0 +1,277 @@
+package migration
+
+import (
+	"bytes"
+	"database/sql"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"math/big"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/latticekv/lattice/tests/engines"
+)
+
+// orders are rows of a table whose key is a name, under a collation that ignores
+// case, and a number. Each row is made of the seed and its number alone.
+type orders struct {
+	seed  uint64
+	count int
+}
+
+// order is one of them; nil is NULL.
+type order struct {
+	tenant string
+	id     int64
+	note   *string
+	// amount has four digits behind the point.
+	amount *string
+	ratio  *float64
+	count  *int64
+	at     *time.Time
+	day    *string
+	paid   *bool
+	raw    []byte
+	doc    *string
+}
+
+// tenants sort in one way under a collation and in another one by bytes; some
+// are the same but for case.
+var tenants = []string{"acme", "Acme", "ACME", "Zebra", "zeta", "_x", "Émile", "emil", "ß", "ss", "Ω", "a b", "日本"}
+
+// notes are what people write, and what programs do to it.
+var notes = []string{"", " ", "NULL", "null", `\N`, "tab\tand\nline", `"quoted" 'and' \slashed`, "héllo 🚀", "0", "<b>&amp;</b>"}
+
+// at makes the row of a number.
+func (o orders) at(i int) order {
+	rng := rand.New(rand.NewPCG(o.seed, uint64(i)))
+	r := order{tenant: tenants[rng.IntN(len(tenants))], id: int64(i)}
+	if i%1000 == 999 {
+		r.id = math.MaxInt64 - int64(i)
+	}
+	maybe := func() bool { return rng.IntN(8) > 0 }
+	if maybe() {
+		r.note = new(notes[rng.IntN(len(notes))])
+		if rng.IntN(4) == 0 {
+			r.note = new(strings.Repeat("long ", rng.IntN(100)))
+		}
+	}
+	if maybe() {
+		r.amount = new(fmt.Sprintf("%d.%04d", rng.Int64N(2e15)-1e15, rng.IntN(10_000)))
+	}
+	if maybe() {
+		r.ratio = new([]float64{0, 0.1, -1.5, 1e300, 5e-324, math.Pi, float64(rng.Int64())}[rng.IntN(7)])
+	}
+	if maybe() {
+		r.count = new([]int64{0, -1, math.MaxInt64, math.MinInt64, 1<<53 + 1, rng.Int64()}[rng.IntN(6)])
+	}
+	if maybe() {
+		r.at = new(time.Unix(rng.Int64N(4e9)-1e9, rng.Int64N(1e6)*1000).UTC())
+	}
+	if maybe() {
+		r.day = new([]string{"1000-01-01", "9999-12-31", "1900-02-28", "2024-02-29", "2000-01-01"}[rng.IntN(5)])
+	}
+	if maybe() {
+		r.paid = new(rng.IntN(2) == 0)
+	}
+	if maybe() {
+		r.raw = make([]byte, rng.IntN(40))
+		for j := range r.raw {
+			r.raw[j] = byte(rng.Uint32())
+		}
+	}
+	if maybe() {
+		r.doc = new(fmt.Sprintf(`{"n":%d,"list":[1,2.50,null,true],"s":"ü"}`, rng.IntN(1000)))
+	}
+	return r
+}
+
+// orderTemplate is the key that the tests have made of a row.
+const orderTemplate = "order/{tenant}/{id:019d}"
+
+// want is what a tree must hold.
+func (o orders) want() content {
+	out := make(content, o.count)
+	for i := range o.count {
+		r := o.at(i)
+		key := fmt.Sprintf("order/%s/%019d", r.tenant, r.id)
+		out[key] = entry{object: func() any { r := o.at(i); return r.object() }}
+	}
+	return out
+}
+
+// object is the row as JSON: numbers exact, binary columns in base64, moments in
+// UTC.
+func (r *order) object() any {
+	out := map[string]any{
+		"tenant": r.tenant, "id": json.Number(strconv.FormatInt(r.id, 10)),
+		"note": orNull(r.note, asIs[string]), "amount": orNull(r.amount, func(s string) any { return json.Number(s) }),
+		"ratio":    orNull(r.ratio, func(f float64) any { return json.Number(string(mustJSON(f))) }),
+		"quantity": orNull(r.count, func(n int64) any { return json.Number(strconv.FormatInt(n, 10)) }),
+		"at":       orNull(r.at, func(t time.Time) any { return t.Format(time.RFC3339Nano) }),
+		"day":      orNull(r.day, asIs[string]), "paid": orNull(r.paid, asIs[bool]), "raw": nil, "doc": nil,
+	}
+	if r.raw != nil {
+		out["raw"] = base64.StdEncoding.EncodeToString(r.raw)
+	}
+	if r.doc != nil {
+		out["doc"], _ = decodeJSON([]byte(*r.doc))
+	}
+	return out
+}
+
+func orNull[T any](p *T, form func(T) any) any {
+	if p == nil {
+		return nil
+	}
+	return form(*p)
+}
+
+func asIs[T any](v T) any { return v }
+
+func mustJSON(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// fillPostgres makes the table and its rows, in an order of its own.
+func (o orders) fillPostgres(t *testing.T, p engines.Postgres) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), p.DSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	for _, statement := range []string{
+		`CREATE COLLATION anycase (provider = icu, locale = 'und-u-ks-level2', deterministic = false)`,
+		`CREATE TABLE orders (tenant text COLLATE anycase NOT NULL, id bigint NOT NULL, note text, amount numeric(20,4),
+			ratio double precision, quantity bigint, at timestamptz, day date, paid boolean, raw bytea, doc json,
+			PRIMARY KEY (tenant, id))`,
+	} {
+		if _, err := conn.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var text bytes.Buffer
+	for i := range o.count {
+		r := o.at(i)
+		r.line(&text, func(raw []byte) string { return `\\x` + hex.EncodeToString(raw) })
+	}
+	const load = `COPY orders (tenant, id, note, amount, ratio, quantity, at, day, paid, raw, doc) FROM STDIN`
+	if _, err := conn.PgConn().CopyFrom(t.Context(), &text, load); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Exec(t.Context(), "ANALYZE orders"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fillMariaDB does the same.
+func (o orders) fillMariaDB(t *testing.T, m engines.MariaDB) {
+	t.Helper()
+	db := m.Open(t)
+	const table = `CREATE TABLE orders (tenant VARCHAR(40) COLLATE utf8mb4_unicode_ci NOT NULL, id BIGINT NOT NULL, note TEXT,
+		amount DECIMAL(20,4), ratio DOUBLE, quantity BIGINT, at DATETIME(6), day DATE, paid BOOLEAN, raw BLOB, doc JSON,
+		PRIMARY KEY (tenant, id))`
+	if _, err := db.ExecContext(t.Context(), table); err != nil {
+		t.Fatal(err)
+	}
+	const name = "orders"
+	mysql.RegisterReaderHandler(name, func() io.Reader {
+		var text bytes.Buffer
+		for i := range o.count {
+			r := o.at(i)
+			r.line(&text, hex.EncodeToString)
+		}
+		return &text
+	})
+	defer mysql.DeregisterReaderHandler(name)
+	const load = `LOAD DATA LOCAL INFILE 'Reader::orders' INTO TABLE orders CHARACTER SET utf8mb4
+		(tenant, id, note, amount, ratio, quantity, at, day, @paid, @raw, doc)
+		SET raw = UNHEX(@raw), paid = IF(@paid IS NULL, NULL, @paid = 't')`
+	if _, err := db.ExecContext(t.Context(), load); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// line writes the row in the text form that both servers load: columns between
+// tabs, \N for NULL, backslashes before what is special.
+func (r *order) line(w *bytes.Buffer, binary func([]byte) string) {
+	const null = `\N`
+	text := func(s *string) string {
+		if s == nil {
+			return null
+		}
+		return strings.NewReplacer("\\", `\\`, "\t", `\t`, "\n", `\n`).Replace(*s)
+	}
+	fields := []string{text(&r.tenant), strconv.FormatInt(r.id, 10), text(r.note), text(r.amount), null, null, null, text(r.day), null, null, text(r.doc)}
+	if r.ratio != nil {
+		fields[4] = strconv.FormatFloat(*r.ratio, 'g', -1, 64)
+	}
+	if r.count != nil {
+		fields[5] = strconv.FormatInt(*r.count, 10)
+	}
+	if r.at != nil {
+		fields[6] = r.at.Format("2006-01-02 15:04:05.000000")
+	}
+	if r.paid != nil {
+		fields[8] = strconv.FormatBool(*r.paid)[:1]
+	}
+	if r.raw != nil {
+		fields[9] = binary(r.raw)
+	}
+	w.WriteString(strings.Join(fields, "\t"))
+	w.WriteByte('\n')
+}
+
+func TestOrdersReachTheServers(t *testing.T) {
+	o := orders{seed: 1, count: 2000}
+	if got := len(o.want()); got != o.count {
+		t.Fatalf("%d different keys of %d rows", got, o.count)
+	}
+	p, m := engines.StartPostgres(t), engines.StartMariaDB(t)
+	o.fillPostgres(t, p)
+	o.fillMariaDB(t, m)
+	for name, db := range map[string]*sql.DB{"postgres": p.Open(t), "mariadb": m.Open(t)} {
+		// What aggregates say of the columns must agree with the rows.
+		var count, notes, paid, raws, ids int64
+		var amount string
+		err := db.QueryRowContext(t.Context(), `SELECT count(*), count(note), count(CASE WHEN paid THEN 1 END),
+			sum(length(raw)), count(DISTINCT id), sum(amount) FROM orders`).Scan(&count, &notes, &paid, &raws, &ids, &amount)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		sum := new(big.Rat)
+		for i := range o.count {
+			r := o.at(i)
+			count, ids, raws = count-1, ids-1, raws-int64(len(r.raw))
+			if r.note != nil {
+				notes--
+			}
+			if r.paid != nil && *r.paid {
+				paid--
+			}
+			if r.amount != nil {
+				n, _ := new(big.Rat).SetString(*r.amount)
+				sum.Add(sum, n)
+			}
+		}
+		if count != 0 || notes != 0 || paid != 0 || raws != 0 || ids != 0 || sum.FloatString(4) != amount {
+			t.Errorf("%s: off by %d rows, %d notes, %d paid, %d bytes, %d ids; amount %s, want %s",
+				name, count, notes, paid, raws, ids, amount, sum.FloatString(4))
+		}
+	}
+}
