@@ -9,8 +9,6 @@ import (
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
-
-	"github.com/latticekv/lattice/migrate/source"
 )
 
 // capabilities are what the server can, and lets this user do.
@@ -33,6 +31,7 @@ func (s *Source) connect(ctx context.Context) error {
 	if s.client != nil {
 		return nil
 	}
+	s.forget()
 	s.client = goredis.NewClient(s.dial)
 	err := s.learn(ctx)
 	if err != nil {
@@ -146,7 +145,8 @@ func (s *Source) sameServer(ctx context.Context, conn *goredis.Conn) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.run != "" && id != s.run {
-		return fmt.Errorf("%w: the server was restarted, or another one has taken its place", source.ErrRestart)
+		// The library takes off the outermost layer.
+		return fmt.Errorf("connect: %w", restart("the server was restarted, or another one has taken its place"))
 	}
 	s.run = id
 	return nil

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"syscall"
 
@@ -36,7 +37,7 @@ func says(err error, starts ...string) bool {
 // refused: the server does not know the command, or the user may not run it.
 func refused(err error) bool {
 	text, ok := reply(err)
-	return ok && (says(err, "NOPERM", "ERR unknown", "ERR This instance has cluster support disabled", "EXECABORT") ||
+	return ok && !says(err, "ERR SELECT") && (says(err, "NOPERM", "ERR unknown", "ERR This instance has cluster support disabled", "EXECABORT") ||
 		strings.Contains(text, "not supported") || strings.Contains(text, "not allowed") || strings.Contains(text, "unknown command"))
 }
 
@@ -146,6 +147,11 @@ func (s *Source) network(err error) string {
 		return fmt.Sprintf("its certificate is not trusted (%v): give the authority's certificate with --source-cacert", cert.Err)
 	case errors.As(err, &op) && op.Op == "dial":
 		return fmt.Sprintf("cannot be reached (%v): is the server running, and is the address right?", op.Err)
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
+		if s.dial.TLSConfig != nil && !s.answered {
+			return "the server does not answer in TLS: use redis:// instead of rediss://, or its TLS port"
+		}
+		return "the server does not answer in time: is it overloaded, or is something else at this address?"
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, io.ErrUnexpectedEOF):
 		hint := "is the server going down?"
 		if s.dial.TLSConfig == nil {

@@ -15,13 +15,13 @@ const (
 	longestWait = 5 * time.Second
 	// strangerWait is how long a server that never answered is tried: more likely
 	// the address is wrong.
-	strangerWait = 10 * time.Second
+	strangerWait = 3 * time.Second
 )
 
 // retry repeats what fails for a reason that passes: a server that is loading,
 // busy or away. It ends after Options.RetryFor with the last error.
 func (s *Source) retry(ctx context.Context, op func() error) error {
-	var waited time.Duration
+	start := time.Now()
 	limit := s.opts.RetryFor
 	if !s.answered {
 		limit = min(limit, strangerWait)
@@ -37,7 +37,7 @@ func (s *Source) retry(ctx context.Context, op func() error) error {
 			}
 			return err
 		}
-		if waited >= limit {
+		if time.Since(start)+wait > limit {
 			return err
 		}
 		if s.opts.OnWait != nil {
@@ -46,7 +46,6 @@ func (s *Source) retry(ctx context.Context, op func() error) error {
 		if err := pause(ctx, wait); err != nil {
 			return err
 		}
-		waited += wait
 	}
 }
 

@@ -22,7 +22,7 @@ var errURL = errors.New("the URL of the source is not of the form redis://[user:
 // Times of one exchange with the server. A server may be busy for a while with
 // the command of somebody else.
 const (
-	dialTimeout = 10 * time.Second
+	dialTimeout = 5 * time.Second
 	ioTimeout   = 60 * time.Second
 )
 
