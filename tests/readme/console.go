@@ -42,6 +42,26 @@ func Steps(markdown string) []Step {
 	return steps
 }
 
+// Scripts returns the sh blocks of a Markdown document, each as one step without
+// an output.
+func Scripts(markdown string) []Step {
+	var scripts []Step
+	inside, script := false, false
+	for i, line := range strings.Split(markdown, "\n") {
+		switch {
+		case strings.HasPrefix(line, "```"):
+			script = !inside && strings.TrimSpace(line) == "```sh"
+			inside = !inside
+			if script {
+				scripts = append(scripts, Step{Line: i + 2})
+			}
+		case script:
+			scripts[len(scripts)-1].Command += line + "\n"
+		}
+	}
+	return scripts
+}
+
 // Check compares the output of a step with the one shown, newlines at the end
 // aside.
 func (s Step) Check(output string) error {

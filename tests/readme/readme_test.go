@@ -85,6 +85,14 @@ func TestStepsAreTheCommandsOfConsoleBlocks(t *testing.T) {
 	}
 }
 
+func TestScriptsAreTheBlocksForTheShell(t *testing.T) {
+	scripts := Scripts("# T\n```console\n$ not this\n```\ntext\n```sh\na \\\n  b\nc\n```\n```\nnor this\n```\n```sh\nd\n```\nor this\n")
+	want := []Step{{Line: 7, Command: "a \\\n  b\nc\n"}, {Line: 15, Command: "d\n"}}
+	if len(scripts) != 2 || scripts[0] != want[0] || scripts[1] != want[1] {
+		t.Fatalf("got %+v", scripts)
+	}
+}
+
 func TestCheckAcceptsWhatIsShownAlone(t *testing.T) {
 	cases := []struct {
 		want, output string
