@@ -57,6 +57,8 @@ type world struct {
 	tree   *client.Tree
 	clock  *clock
 	items  []Item
+	// rangeSize is for tests that are killed.
+	rangeSize int
 }
 
 func newWorld(t testing.TB) *world {

@@ -20,8 +20,9 @@ var errKilled = errors.New("killed")
 // busy is a world with differences of many kinds, in several prefixes.
 func busy(t testing.TB) *world {
 	w := newWorld(t)
-	manyPrefixes(w, 40)
-	for i := range 12 {
+	w.rangeSize = 14
+	manyPrefixes(w, 24)
+	for i := range 8 {
 		w.put(fmt.Sprintf("b/%04d", i*3), "other", 0)
 		w.put(fmt.Sprintf("c/extra/%d", i), "x", 0)
 		w.has(fmt.Sprintf("a/lost/%d", i), "x", 0)
@@ -31,7 +32,7 @@ func busy(t testing.TB) *world {
 
 func (w *world) options(path string, step func(string) error) Options {
 	return Options{
-		Dir: folder(w.t, path, step), Now: w.clock.now, Values: Sample, Expect: 1_000_000, Share: 0.2, RangeSize: 22, Depth: 2, Ledger: true,
+		Dir: folder(w.t, path, step), Now: w.clock.now, Values: Sample, Expect: 1_000_000, Share: 0.2, RangeSize: w.rangeSize, Depth: 2, Ledger: true,
 		Source: "source", Target: "target", Changed: keysOf("a/0001", "a/lost/3", "b/0006"),
 	}
 }
@@ -67,7 +68,7 @@ func undisturbed(t *testing.T, w *world) (Report, map[string]string, int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.RangeCount < 4 || r.Total.Differs() < 30 {
+	if r.RangeCount < 3 || r.Total.Differs() < 16 {
 		t.Fatalf("%d ranges, %+v", r.RangeCount, r.Total)
 	}
 	files := map[string]string{}
@@ -85,6 +86,7 @@ func undisturbed(t *testing.T, w *world) (Report, map[string]string, int) {
 // next run comes to the same end.
 func TestKilledAtEveryChangeOfTheDisk(t *testing.T) {
 	w := busy(t)
+	w.rangeSize = 40 // the fewer ranges, the fewer changes
 	want, files, steps := undisturbed(t, w)
 	for at := range steps {
 		path, n := t.TempDir(), 0
@@ -157,7 +159,7 @@ func TestKilledAtEveryRequest(t *testing.T) {
 		w.server.Intercept = nil
 		if err == nil {
 			sameEnd(t, w, path, r, want, files)
-			if at < 8 {
+			if at < 4 {
 				t.Errorf("only %d requests", at)
 			}
 			return
@@ -193,7 +195,7 @@ func TestOtherSettingsAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	other.Restart = true
-	if r, err := Against(t.Context(), w.entries, w.tree, other); err != nil || r.Total.Compared < 120 {
+	if r, err := Against(t.Context(), w.entries, w.tree, other); err != nil || r.Total.Compared < 70 {
 		t.Fatal(err, r.Total)
 	}
 	if _, err := Against(t.Context(), w.entries, w.tree, w.options(path, nil)); err != nil {
