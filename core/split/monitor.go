@@ -23,7 +23,7 @@ const (
 	ReasonResharding   Reason = "resharding"
 	ReasonMerging      Reason = "merging"
 	ReasonSnapshotting Reason = "snapshotting"
-	// ReasonBulkPending: a bulk load waits to be grafted into some shard.
+	// ReasonBulkPending: a bulk load of the tree is under way.
 	ReasonBulkPending Reason = "bulk_pending"
 	// ReasonInFlight: MaxConcurrentAutoSplits migrations are in flight. Of one
 	// candidate it says that hotter ones took the places that were left.
@@ -86,7 +86,10 @@ type Sample struct {
 	// Age is that of the tree.
 	Age time.Duration
 	// Resharding, Merging and Snapshotting say that such an operation runs on
-	// the tree; BulkPending that a shard waits for a graft.
+	// the tree as a whole. Merging is that of another tree into this one: that a
+	// shard merges the runs of its checkpoint is no reason to wait, for one that
+	// is hot with writes does little else. BulkPending says that a bulk load is
+	// under way.
 	Resharding, Merging, Snapshotting, BulkPending bool
 	// InFlight counts all migrations of the tree in flight, whoever started
 	// them; Unborn those whose target owns no slot yet.

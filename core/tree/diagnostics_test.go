@@ -13,6 +13,7 @@ import (
 	"github.com/latticekv/lattice/core/clock"
 	"github.com/latticekv/lattice/core/keyspace"
 	"github.com/latticekv/lattice/core/options"
+	"github.com/latticekv/lattice/core/split"
 	"github.com/latticekv/lattice/core/store"
 	"github.com/latticekv/lattice/providers/faulty"
 	"github.com/latticekv/lattice/providers/memory"
@@ -239,5 +240,24 @@ func TestDeepDiagnosticsLeaveOutWhatMovedAway(t *testing.T) {
 	}
 	if d.LiveKeys != 150 || d.Tombstones >= 50 { // the stand-in for a split leaves tombstones behind
 		t.Errorf("%d live keys, %d tombstones", d.LiveKeys, d.Tombstones)
+	}
+}
+
+func TestDiagnosticsTellBothEndsOfASplit(t *testing.T) {
+	d := diagnosis{out: &diagnosed{}, t: &Tree{db: &DB{}}, survey: split.Survey{Active: []*split.State{
+		{Source: 0, Phase: split.PhaseBeginShadowWrite},
+		{Source: 1, Target: 4, HasTarget: true, Phase: split.PhaseComplete},
+	}}}
+	for id, want := range map[keyspace.ShardID]ShardSplitting{
+		0: {Phase: "BeginShadowWrite"},
+		1: {Peer: 4, PeerKnown: true, Phase: "Complete"},
+		4: {Target: true, Peer: 1, PeerKnown: true, Phase: "Complete"},
+	} {
+		if got := d.describe(id).Splitting; got == nil || *got != want {
+			t.Errorf("shard %d: %+v, want %+v", id, got, want)
+		}
+	}
+	if got := d.describe(2).Splitting; got != nil {
+		t.Errorf("a shard that takes no part: %+v", got)
 	}
 }

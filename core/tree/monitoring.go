@@ -137,10 +137,12 @@ type monitorPass struct {
 	m      *meta
 	opts   *options.Options
 	survey split.Survey
-	state  *split.MonitorState
-	now    int64
-	walk   *Report
-	out    MonitorPass
+	// loading says that a bulk load of the tree is under way.
+	loading bool
+	state   *split.MonitorState
+	now     int64
+	walk    *Report
+	out     MonitorPass
 }
 
 // monitorTree makes a pass over a tree.
@@ -157,6 +159,9 @@ func (db *DB) monitorTree(ctx context.Context, s stored, walk *Report) (MonitorP
 	if !p.state.Due(p.now, db.opts.HotShardSampleInterval) {
 		p.out.Skipped = SkippedEarly
 		return p.out, nil
+	}
+	if p.loading, err = db.bulkPending(ctx, s.ID); err != nil {
+		return p.out, err
 	}
 	// The map is read after the splits, so that the target of each of them is
 	// counted in one or the other.
@@ -281,10 +286,11 @@ func (p *monitorPass) sample(ctx context.Context) split.Sample {
 	perSecond := p.state.Observe(p.now, counts)
 	slots := split.SlotCounts(p.m.shardMap)
 	out := split.Sample{
-		Age:        time.Duration(p.now-p.m.Created) * time.Millisecond,
-		Resharding: p.survey.Reshard != nil,
-		Unborn:     split.Unborn(p.m.shardMap, p.survey.Active),
-		InFlight:   len(p.survey.Active),
+		Age:         time.Duration(p.now-p.m.Created) * time.Millisecond,
+		Resharding:  p.survey.Reshard != nil,
+		BulkPending: p.loading,
+		Unborn:      split.Unborn(p.m.shardMap, p.survey.Active),
+		InFlight:    len(p.survey.Active),
 	}
 	for i := range rates {
 		r := &rates[i]

@@ -238,6 +238,7 @@ func TestASingleHotKeyEndsInIsolationOfItsSlot(t *testing.T) {
 		if len(p.Candidates) != 1 || p.Candidates[0].Shard != owner || p.Candidates[0].Reason != split.ReasonSingleSlot {
 			t.Errorf("told %+v, want shard %d with a single slot", p.Candidates, owner)
 		}
+		s.isolated(h, owner, hot[0])
 	})
 }
 
