@@ -16,7 +16,8 @@ import (
 // splitMetrics are the figures of splits, as this instance sees them: what its
 // ticks found and decided, and what its coordinators carried over.
 type splitMetrics struct {
-	inFlight    *inFlight
+	inFlight    *treeGauge
+	hotKeys     *treeGauge
 	suppressed  *prometheus.CounterVec
 	deferred    *prometheus.CounterVec
 	retroactive prometheus.Counter
@@ -26,7 +27,8 @@ type splitMetrics struct {
 
 func newSplitMetrics(c clock.Source, o *options.Options) *splitMetrics {
 	return &splitMetrics{
-		inFlight:    newInFlight(c, o.HotShardSampleInterval),
+		inFlight:    newTreeGauge(c, o.HotShardSampleInterval, "split_in_flight", "Splits in flight, as the monitor last saw them."),
+		hotKeys:     newTreeGauge(c, o.HotShardSampleInterval, "hot_key_shards", "Hot shards of a single slot, which no split can relieve, as the monitor last saw them."),
 		suppressed:  counter("split_candidates_suppressed_total", "Hot shards that were not split because something is under way, or too young, or forbids it.", "reason"),
 		deferred:    counter("split_admission_deferred_total", "Hot shards whose split was put off: it would not help, or there is no room.", "reason"),
 		retroactive: plainCounter("split_retroactive_forward_entries_total", "Prepared mutations carried over because they were older than the split."),
@@ -44,7 +46,7 @@ func plainCounter(name, help string) prometheus.Counter {
 }
 
 func (m *splitMetrics) register(r *prometheus.Registry) {
-	r.MustRegister(m.inFlight, m.suppressed, m.deferred, m.retroactive, m.drained, m.phases)
+	r.MustRegister(m.inFlight, m.hotKeys, m.suppressed, m.deferred, m.retroactive, m.drained, m.phases)
 }
 
 // events are how the coordinators of a DB report.
@@ -72,7 +74,11 @@ func (m *splitMetrics) monitored(r *tree.MonitorReport) {
 			continue // skipped, or failed before it saw anything
 		}
 		m.inFlight.set(p.Tree, p.InFlight+len(p.Started))
+		single := 0
 		for _, c := range p.Candidates {
+			if c.Slots == 1 {
+				single++
+			}
 			switch {
 			case c.Reason == "":
 			case slices.Contains(admission, c.Reason):
@@ -81,17 +87,18 @@ func (m *splitMetrics) monitored(r *tree.MonitorReport) {
 				m.suppressed.WithLabelValues(string(c.Reason)).Inc()
 			}
 		}
+		m.hotKeys.set(p.Tree, single)
 	}
 }
 
 // maxShownTrees bounds the trees that have a figure of their own.
 const maxShownTrees = 1000
 
-// inFlight shows the migrations in flight by tree, for the trees that have
-// any. A figure expires after three samples without news, as when the ticks
+// treeGauge shows a count by tree, for the trees where it is not 0. A figure
+// expires after three samples without news, as when the ticks
 // have moved to another instance: what nobody looks after any more must not
 // stand there for ever.
-type inFlight struct {
+type treeGauge struct {
 	clock clock.Source
 	life  time.Duration
 	desc  *prometheus.Desc
@@ -104,14 +111,14 @@ type shown struct {
 	until time.Duration
 }
 
-func newInFlight(c clock.Source, sample time.Duration) *inFlight {
-	return &inFlight{
+func newTreeGauge(c clock.Source, sample time.Duration, name, help string) *treeGauge {
+	return &treeGauge{
 		clock: c, life: 3 * sample, trees: map[string]shown{},
-		desc: prometheus.NewDesc(namespace+"_split_in_flight", "Splits in flight, as the monitor last saw them.", []string{"tree"}, nil),
+		desc: prometheus.NewDesc(namespace+"_"+name, help, []string{"tree"}, nil),
 	}
 }
 
-func (g *inFlight) set(tree string, count int) {
+func (g *treeGauge) set(tree string, count int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.expire()
@@ -125,7 +132,7 @@ func (g *inFlight) set(tree string, count int) {
 }
 
 // expire forgets old figures; the caller holds the lock.
-func (g *inFlight) expire() {
+func (g *treeGauge) expire() {
 	now := g.clock.Now().Mono
 	for tree, s := range g.trees {
 		if now >= s.until {
@@ -135,10 +142,10 @@ func (g *inFlight) expire() {
 }
 
 // Describe implements prometheus.Collector.
-func (g *inFlight) Describe(ch chan<- *prometheus.Desc) { ch <- g.desc }
+func (g *treeGauge) Describe(ch chan<- *prometheus.Desc) { ch <- g.desc }
 
 // Collect implements prometheus.Collector.
-func (g *inFlight) Collect(ch chan<- prometheus.Metric) {
+func (g *treeGauge) Collect(ch chan<- prometheus.Metric) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.expire()

@@ -167,7 +167,7 @@ func TestReasonsAreCountedByWhatTheySay(t *testing.T) {
 
 func TestSplitsInFlightAreShownUntilNobodyReportsThem(t *testing.T) {
 	c := &manual{System: clock.NewSystem()}
-	g := newInFlight(c, 30*time.Second)
+	g := newTreeGauge(c, 30*time.Second, "split_in_flight", "Splits in flight, as the monitor last saw them.")
 	want := func(lines ...string) {
 		t.Helper()
 		text := ""
@@ -194,5 +194,26 @@ func TestSplitsInFlightAreShownUntilNobodyReportsThem(t *testing.T) {
 	}
 	if n := testutil.CollectAndCount(g); n != maxShownTrees {
 		t.Errorf("%d trees are shown", n)
+	}
+}
+
+// A hot shard of one slot is counted for as long as it is hot, and no key is
+// named.
+func TestHotShardsOfASingleSlotAreShown(t *testing.T) {
+	o := options.Default()
+	m := newSplitMetrics(clock.NewSystem(), &o)
+	rep := report("a", 0, nil, split.ReasonSingleSlot, split.ReasonSingleSlot, split.ReasonCooldown)
+	for i := range rep.Passes[0].Candidates {
+		rep.Passes[0].Candidates[i].Slots = 1 + i/2
+	}
+	m.monitored(rep)
+	want := "# HELP lattice_hot_key_shards Hot shards of a single slot, which no split can relieve, as the monitor last saw them.\n" +
+		"# TYPE lattice_hot_key_shards gauge\nlattice_hot_key_shards{tree=\"a\"} 2\n"
+	if err := testutil.CollectAndCompare(m.hotKeys, strings.NewReader(want)); err != nil {
+		t.Error(err)
+	}
+	m.monitored(report("a", 0, nil))
+	if got := testutil.CollectAndCount(m.hotKeys); got != 0 {
+		t.Errorf("%d figures of a tree that has cooled down", got)
 	}
 }
