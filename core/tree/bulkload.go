@@ -251,10 +251,13 @@ func (l *oneShot) mergeOverlapping(ctx context.Context, s *bulkSlice) error {
 			last = max(last, runs[end].Last())
 			end++
 		}
-		merged, err := l.mergeRuns(ctx, s, runs[start:end])
-		if err != nil {
-			s.runs = append(out, runs[start:]...)
-			return err
+		merged := runs[start]
+		if end > start+1 {
+			var err error
+			if merged, err = l.mergeRuns(ctx, s, runs[start:end]); err != nil {
+				s.runs = append(out, runs[start:]...)
+				return err
+			}
 		}
 		out, start = append(out, merged), end
 	}
