@@ -149,9 +149,9 @@ func (s *Shard) step(ctx context.Context, build func(context.Context, *View, uin
 		s.mu.Unlock()
 		return errSuperseded
 	}
-	v, seq := s.st.view(s, start), s.st.head.Seq
+	v, h := s.st.view(s, start), s.st.head
 	s.mu.Unlock()
-	next, err := build(ctx, v, seq)
+	next, err := build(ctx, v, h.Seq)
 	if errors.Is(err, store.ErrNotFound) {
 		return fmt.Errorf("%w: %v", errSuperseded, err)
 	}
@@ -162,7 +162,7 @@ func (s *Shard) step(ctx context.Context, build func(context.Context, *View, uin
 	if err != nil {
 		return err
 	}
-	err = s.point(ctx, v.base, next, start, nil)
+	err = s.point(ctx, v.base, next, start, excessOf(&h, v, next), nil)
 	if err != nil && !errors.Is(err, store.ErrOutcomeUnknown) {
 		// A courtesy: what stays behind the collector finds.
 		_ = s.runs.Discard(ctx, v.base, next)
@@ -170,9 +170,9 @@ func (s *Shard) step(ctx context.Context, build func(context.Context, *View, uin
 	return err
 }
 
-// point moves the head from one manifest to the next, which has the graft on top
-// unless that is nil. Nobody sees the new head without the new checkpoint.
-func (s *Shard) point(ctx context.Context, old, next *run.Set, start clock.Instant, g *graft) error {
+// point moves the head from one manifest to the next, with its estimates less an
+// excess; the manifest has the graft on top unless that is nil. Nobody sees the new head without the new checkpoint.
+func (s *Shard) point(ctx context.Context, old, next *run.Set, start clock.Instant, x excess, g *graft) error {
 	c := &control{note: "checkpoint", hasty: true, records: s.relog, base: next}
 	if g != nil {
 		c.hasty, c.grafts, c.clock = false, true, g.version.Time
@@ -188,6 +188,7 @@ func (s *Shard) point(ctx context.Context, old, next *run.Set, start clock.Insta
 				return err
 			}
 		}
+		x.takeFrom(h)
 		m.Checkpoint = Checkpoint{Manifest: next.Name(), Seq: next.Seq()}
 		return h.setMeta(m)
 	}

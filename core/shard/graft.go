@@ -203,7 +203,7 @@ func (s *Shard) graft(ctx context.Context, g *graft) error {
 	if next, err = s.runs.Save(ctx, v.base, next, s.cfg.BlobGracePeriod); err != nil {
 		return err
 	}
-	err = s.point(ctx, v.base, next, start, g)
+	err = s.point(ctx, v.base, next, start, excess{}, g)
 	if err != nil && !errors.Is(err, store.ErrOutcomeUnknown) {
 		keep, kerr := s.runs.Stack(v.base, g.runs...)
 		if kerr == nil {

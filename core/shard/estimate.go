@@ -1,0 +1,45 @@
+package shard
+
+import "github.com/latticekv/lattice/core/run"
+
+// excess is by how much the estimates of a head are certain to be too high: a
+// blind put counts as an insert, and what has expired still counts. Whoever
+// moves the pointer to a checkpoint knows better, without reading anything.
+type excess struct{ live, bytes int64 }
+
+// excessOf compares the estimates of a head with what a checkpoint of its log
+// holds, together with the tail above that: no more keys can be live. Bytes go
+// with the keys. During a migration estimates are left alone.
+func excessOf(h *Head, v *View, next *run.Set) excess {
+	if h.Live <= 0 || v.meta.migrating() {
+		return excess{}
+	}
+	held := next.Stats()
+	most := held.Entries - held.Tombstones
+	if next.Seq() < h.Seq {
+		most += v.tail.live(next.Seq())
+	}
+	x := excess{live: max(h.Live-most, 0)}
+	x.bytes = int64(float64(max(h.Bytes, 0)) * float64(x.live) / float64(h.Live))
+	return x
+}
+
+// takeFrom corrects a head, perhaps a later one.
+func (x excess) takeFrom(h *Head) {
+	if h.Meta().migrating() {
+		return
+	}
+	h.Live -= x.live
+	h.Bytes -= x.bytes
+}
+
+// live counts the keys that rows after a number left undeleted.
+func (s *tailSnapshot) live(after uint64) (n int64) {
+	s.items.Scan(func(_ string, it *tailItem) bool {
+		if it.seq > after && !it.Tombstone {
+			n++
+		}
+		return true
+	})
+	return n
+}
