@@ -58,6 +58,7 @@ func (s *Source) findNodes(ctx context.Context) error {
 
 func (s *Source) slots(ctx context.Context) (slots []goredis.ClusterSlot, err error) {
 	err = s.retry(ctx, func() (err error) {
+		//lint:ignore SA1019 Redis before 7 has nothing else
 		slots, err = s.client.ClusterSlots(ctx).Result()
 		return err
 	})

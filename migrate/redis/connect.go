@@ -112,7 +112,7 @@ func (s *Source) probe(ctx context.Context) error {
 	for _, t := range tries {
 		err := s.retry(ctx, t.run)
 		*t.can = err == nil || errors.Is(err, goredis.Nil) || forbiddenKey(err)
-		if !*t.can && !refused(err) {
+		if _, said := reply(err); !*t.can && !said {
 			return err
 		}
 	}

@@ -37,7 +37,7 @@ func (s *Source) retry(ctx context.Context, op func() error) error {
 			}
 			return err
 		}
-		if time.Since(start)+wait > limit {
+		if wait = min(wait, limit-time.Since(start)); wait <= 0 {
 			return err
 		}
 		if s.opts.OnWait != nil {
