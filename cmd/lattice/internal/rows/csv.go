@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"unicode/utf8"
+
+	"github.com/latticekv/lattice/migrate/delimited"
 )
 
 // CSVOptions say how a CSV or TSV file is read.
@@ -36,11 +38,11 @@ type CSVOptions struct {
 
 // csv reads delimited rows.
 type csv struct {
-	rd   *recordReader
+	rd   *delimited.Reader
 	o    CSVOptions
 	plan *plan
 	// first is the first row of a file without header, read to count columns.
-	first *record
+	first *delimited.Record
 }
 
 // CSV reads a CSV or TSV file (RFC 4180): fields may be quoted with '"' and
@@ -54,8 +56,8 @@ func CSV(r io.Reader, o CSVOptions) (Source, error) {
 	if o.Comma == '"' || o.Comma == '\n' || o.Comma == '\r' || o.Comma >= utf8.RuneSelf {
 		return nil, fmt.Errorf("%w: %q cannot separate fields", ErrColumns, o.Comma)
 	}
-	c := &csv{rd: &recordReader{lines: newLines(r, o.MaxRecord), comma: o.Comma, quotes: !o.NoQuotes, max: o.MaxRecord}, o: o}
-	first, err := c.rd.next()
+	c := &csv{rd: delimited.NewReader(delimited.NewLines(r, o.MaxRecord), o.Comma, !o.NoQuotes), o: o}
+	first, err := c.next()
 	if errors.Is(err, io.EOF) && o.NoHeader {
 		return c, nil
 	}
@@ -65,9 +67,9 @@ func CSV(r io.Reader, o CSVOptions) (Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read first row: %w", err)
 	}
-	names := header(first.fields)
+	names := header(first.Fields)
 	if o.NoHeader {
-		names = numbers(len(first.fields))
+		names = numbers(len(first.Fields))
 		c.first = &first
 	}
 	c.plan, err = newPlan(names, o)
@@ -80,20 +82,30 @@ func (c *csv) Next() (Row, error) {
 	if err != nil {
 		return Row{}, err
 	}
-	row := Row{Line: rec.line, Raw: rec.raw}
-	if err := c.plan.fill(&row, rec.fields); err != nil {
-		return Row{}, &Fault{Line: rec.line, Key: row.Op.Key, Reason: err.Error(), Raw: rec.raw}
+	row := Row{Line: rec.Line, Raw: rec.Raw}
+	if err := c.plan.fill(&row, rec.Fields); err != nil {
+		return Row{}, &Fault{Line: rec.Line, Key: row.Op.Key, Reason: err.Error(), Raw: rec.Raw}
 	}
 	return row, nil
 }
 
-func (c *csv) record() (record, error) {
+// next reads a record, and turns its fault into one of a row.
+func (c *csv) next() (delimited.Record, error) {
+	rec, err := c.rd.Next()
+	var f *delimited.Fault
+	if errors.As(err, &f) {
+		return rec, &Fault{Line: f.Line, Reason: f.Reason, Raw: f.Raw}
+	}
+	return rec, err
+}
+
+func (c *csv) record() (delimited.Record, error) {
 	if c.first != nil {
 		rec := *c.first
 		c.first = nil
 		return rec, nil
 	}
-	return c.rd.next()
+	return c.next()
 }
 
 func header(fields [][]byte) []string {

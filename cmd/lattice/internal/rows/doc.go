@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/latticekv/lattice/client"
+	"github.com/latticekv/lattice/migrate/delimited"
 )
 
 // DefaultMaxRecord bounds one record of an input: a value of 64 MiB in base64
@@ -24,7 +25,7 @@ var (
 	ErrColumns = errors.New("columns do not fit")
 	// ErrQuote: a quoted field is still open where the input, or the bound on
 	// one record, ends. Where the next row starts cannot be known.
-	ErrQuote = errors.New("a quoted field does not end")
+	ErrQuote = delimited.ErrQuote
 )
 
 // Row is one usable record.

@@ -13,11 +13,12 @@ import (
 	"unicode/utf8"
 
 	"github.com/latticekv/lattice/client"
+	"github.com/latticekv/lattice/migrate/delimited"
 )
 
 // ndjson reads one JSON object a line.
 type ndjson struct {
-	lines *lines
+	lines *delimited.Lines
 	rows  int64
 }
 
@@ -27,21 +28,21 @@ type ndjson struct {
 // number of rows before it: exports and streams of the service can be read as
 // they are. Empty lines are skipped. maxLine bounds a line in bytes.
 func NDJSON(r io.Reader, maxLine int) Source {
-	return &ndjson{lines: newLines(r, maxLine)}
+	return &ndjson{lines: delimited.NewLines(r, maxLine)}
 }
 
 // Next implements Source.
 func (n *ndjson) Next() (Row, error) {
 	for {
-		line, err := n.lines.next()
-		if errors.Is(err, errLong) {
+		line, err := n.lines.Next()
+		if errors.Is(err, delimited.ErrLong) {
 			n.rows++
-			return Row{}, &Fault{Line: n.lines.n, Reason: fmt.Sprintf("longer than %d bytes", n.lines.max), Raw: line}
+			return Row{}, &Fault{Line: n.lines.Number(), Reason: fmt.Sprintf("longer than %d bytes", n.lines.Limit()), Raw: line}
 		}
 		if err != nil {
 			return Row{}, err
 		}
-		if line = chomp(line); len(bytes.TrimSpace(line)) == 0 {
+		if line = delimited.Chomp(line); len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
 		row, end, err := decodeLine(line)
@@ -52,9 +53,9 @@ func (n *ndjson) Next() (Row, error) {
 			continue
 		}
 		n.rows++
-		row.Line, row.Raw = n.lines.n, line
+		row.Line, row.Raw = n.lines.Number(), line
 		if err != nil {
-			return Row{}, &Fault{Line: n.lines.n, Key: row.Op.Key, Reason: err.Error(), Raw: line}
+			return Row{}, &Fault{Line: n.lines.Number(), Key: row.Op.Key, Reason: err.Error(), Raw: line}
 		}
 		return row, nil
 	}
@@ -62,7 +63,7 @@ func (n *ndjson) Next() (Row, error) {
 
 func (n *ndjson) checkEnd(count int64) error {
 	if count != n.rows {
-		return fmt.Errorf("line %d: %w: the end line counts %d rows, %d were read", n.lines.n, ErrShort, count, n.rows)
+		return fmt.Errorf("line %d: %w: the end line counts %d rows, %d were read", n.lines.Number(), ErrShort, count, n.rows)
 	}
 	n.rows = 0
 	return nil
