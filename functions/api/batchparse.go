@@ -176,13 +176,23 @@ func (p *parser) version(path string) (clock.Version, error) {
 
 // ttl reads a time to live: a string or a number of seconds.
 func (p *parser) ttl(path string) (time.Duration, error) {
-	raw, err := p.raw(path)
+	text, err := p.durationText(path)
 	if err != nil {
 		return 0, err
 	}
+	return parseTTL(path, string(text))
+}
+
+// durationText reads what is to be a duration: a string, or the digits of a
+// number.
+func (p *parser) durationText(path string) ([]byte, error) {
+	raw, err := p.raw(path)
+	if err != nil {
+		return nil, err
+	}
 	text := string(raw)
 	if raw[0] == '"' && json.Unmarshal(raw, &text) != nil {
-		return 0, argument(path, "must be a duration or a number of seconds")
+		return nil, argument(path, "must be a duration or a number of seconds")
 	}
-	return parseTTL(path, text)
+	return []byte(text), nil
 }

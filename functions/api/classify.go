@@ -20,6 +20,10 @@ var categories = []struct {
 	{tree.ErrTreeExists, CodeTreeExists, "a tree of this name exists with other settings"},
 	{tree.ErrTreeDeleted, CodeTreeDeleted, "the tree is deleted; it can be recovered until it is purged"},
 	{tree.ErrTreeNotDeleted, CodeTreeExists, "the tree is not deleted, which this needs"},
+	{tree.ErrTreeNotEmpty, CodeTreeNotEmpty, "the tree holds keys, or remembers deleted ones; this load needs an empty tree"},
+	{tree.ErrOperationNotFound, CodeOperationNotFound, "no bulk load of this tree has this operation id"},
+	{tree.ErrOperationInProgress, CodeOperationInProgress, "another bulk load of the tree is open; commit or abort it"},
+	{tree.ErrOperationMismatch, CodeOperationMismatch, "the chunk was begun with other contents, or the bulk load has ended in another way"},
 	{tree.ErrReshardInProgress, CodeOperationInProgress, "a reshard to another shard count is in progress; wait for its end"},
 	{tree.ErrRoutingUnstable, CodeRoutingUnstable, "the owner of the key could not be found in time; try again"},
 	{tree.ErrTopologyUnstable, CodeTopologyUnstable, "the shard map moved too often meanwhile; try again"},
@@ -33,7 +37,22 @@ var categories = []struct {
 
 // classify is the one place where a category of error becomes a status.
 func classify(err error) Problem {
+	p := classifyCause(err)
+	if l := (*lineError)(nil); errors.As(err, &l) {
+		p.Line = l.line
+		p.Detail = clip(fmt.Sprintf("line %d: %s", l.line, p.Detail), maxDetailBytes)
+	}
+	if l := (*streamError)(nil); errors.As(err, &l) {
+		p.AcceptedEntryCount = &l.accepted
+	}
+	return p
+}
+
+func classifyCause(err error) Problem {
 	if p, ok := classifyTyped(err); ok {
+		return p
+	}
+	if p, ok := classifyBulk(err); ok {
 		return p
 	}
 	if errors.Is(err, store.ErrCorrupt) {
@@ -74,10 +93,40 @@ func classifyTyped(err error) (Problem, bool) {
 }
 
 func limitCode(l *tree.LimitError) Code {
-	if l.What == "key" {
+	switch l.What {
+	case "key":
 		return CodeKeyTooLong
+	case "value":
+		return CodeValueTooLarge
 	}
-	return CodeValueTooLarge
+	return CodeRequestTooLarge
+}
+
+// classifyBulk handles the errors of bulk loads and admission caps that carry
+// data.
+func classifyBulk(err error) (Problem, bool) {
+	if o := (*tree.OrderError)(nil); errors.As(err, &o) {
+		p := newProblem(CodeBulkLoadOrder, o.Error())
+		p.Tree, p.Key, p.PreviousKey = o.Tree, clip(o.Key, maxProblemKeyBytes), clip(o.Previous, maxProblemKeyBytes)
+		if o.Chunk >= 0 {
+			p.ChunkIndex = &o.Chunk
+		}
+		if o.Index >= 0 {
+			p.EntryIndex = &o.Index
+		}
+		return p, true
+	}
+	if s := (*tree.SequenceError)(nil); errors.As(err, &s) {
+		p := newProblem(CodeChunkOutOfSequence, s.Error())
+		p.ChunkIndex, p.ExpectedChunkIndex = &s.Index, &s.Expected
+		return p, true
+	}
+	if q := (*tree.QuotaError)(nil); errors.As(err, &q) {
+		p := newProblem(CodeQuotaExceeded, q.Error())
+		p.Limit = q.Limit
+		return p, true
+	}
+	return Problem{}, false
 }
 
 // advise adds when to try again to a 503.

@@ -17,7 +17,13 @@ const (
 	CodeMethodNotAllowed    Code = "method_not_allowed"
 	CodeTreeExists          Code = "tree_exists"
 	CodeTreeDeleted         Code = "tree_deleted"
+	CodeTreeNotEmpty        Code = "tree_not_empty"
+	CodeOperationNotFound   Code = "operation_not_found"
 	CodeOperationInProgress Code = "operation_in_progress"
+	CodeOperationMismatch   Code = "operation_mismatch"
+	CodeChunkOutOfSequence  Code = "chunk_out_of_sequence"
+	CodeBulkLoadOrder       Code = "bulk_load_order"
+	CodeQuotaExceeded       Code = "quota_exceeded"
 	CodeVersionMismatch     Code = "version_mismatch"
 	CodeKeyTooLong          Code = "key_too_long"
 	CodeValueTooLarge       Code = "value_too_large"
@@ -46,6 +52,12 @@ var meanings = map[Code]meaning{
 	CodeMethodNotAllowed:    {http.StatusMethodNotAllowed, "The resource does not have this method"},
 	CodeTreeExists:          {http.StatusConflict, "The tree exists"},
 	CodeTreeDeleted:         {http.StatusConflict, "The tree is deleted"},
+	CodeTreeNotEmpty:        {http.StatusConflict, "The tree is not empty"},
+	CodeOperationNotFound:   {http.StatusNotFound, "The operation does not exist"},
+	CodeOperationMismatch:   {http.StatusConflict, "The operation does not match"},
+	CodeChunkOutOfSequence:  {http.StatusConflict, "The chunk is not the one expected"},
+	CodeBulkLoadOrder:       {http.StatusUnprocessableEntity, "The entries are not in ascending order"},
+	CodeQuotaExceeded:       {http.StatusTooManyRequests, "The tree is full"},
 	CodeOperationInProgress: {http.StatusConflict, "Another operation is in progress"},
 	CodeVersionMismatch:     {http.StatusPreconditionFailed, "A condition did not hold"},
 	CodeKeyTooLong:          {http.StatusRequestEntityTooLarge, "The key is too long"},

@@ -40,6 +40,19 @@ type handle interface {
 	Splits(ctx context.Context) (active, done []*split.State, err error)
 	Reshard(ctx context.Context, target int) (status tree.ReshardStatus, started bool, err error)
 	ReshardStatus(ctx context.Context) (tree.ReshardStatus, error)
+	Diagnostics(ctx context.Context, deep bool) (tree.Diagnostics, error)
+	loader
+}
+
+// loader is how a tree takes many entries at once.
+type loader interface {
+	BulkLoad(ctx context.Context, src tree.BulkSource, o tree.BulkOptions) (tree.BulkResult, error)
+	BulkStream(ctx context.Context, src tree.BulkSource, o tree.BulkOptions) (tree.BulkResult, error)
+	BeginBulkLoad(ctx context.Context, operationID string) (state tree.BulkState, created bool, err error)
+	AppendBulkLoad(ctx context.Context, operationID string, chunk int64, src tree.BulkSource, o tree.BulkOptions) (tree.BulkAck, error)
+	CommitBulkLoad(ctx context.Context, operationID string) (tree.BulkState, error)
+	BulkLoadState(ctx context.Context, operationID string) (tree.BulkState, error)
+	AbortBulkLoad(ctx context.Context, operationID string) (tree.BulkState, error)
 }
 
 var _ handle = (*tree.Tree)(nil)

@@ -40,6 +40,12 @@ type fakeTree struct {
 	// streamErr ends a stream after streamed entries.
 	streamErr error
 	streamed  int
+	// loads are its bulk load sessions; portion is how many entries a streamed
+	// load applies at once.
+	loads   map[string]*fakeLoad
+	portion int
+	// diagnostics are what is answered.
+	diagnostics tree.Diagnostics
 }
 
 func newFakeDB() *fakeDB {

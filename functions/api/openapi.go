@@ -16,6 +16,7 @@ type object = map[string]any
 const (
 	tagKeys     = "Single keys"
 	tagRanges   = "Many keys"
+	tagBulk     = "Bulk load"
 	tagTrees    = "Trees"
 	tagService  = "Service"
 	tagInternal = "Internal"
@@ -69,8 +70,13 @@ func pathParams(path string) []object {
 	var params []object
 	for _, m := range templateVar.FindAllStringSubmatch(path, -1) {
 		schema, about := keySchema, "the key, percent-encoded as one segment"
-		if m[1] == "tree" {
+		switch m[1] {
+		case "tree":
 			schema, about = treeNameSchema, "the name of the tree"
+		case "operationId":
+			schema, about = operationIDSchema, "the id of the operation, chosen by the caller"
+		case "index":
+			schema, about = countSchema, "the index of the chunk, from 0"
 		}
 		params = append(params, object{"name": m[1], "in": "path", "required": true, "description": about, "schema": schema})
 	}

@@ -34,6 +34,7 @@ type Problem struct {
 	Key       string `json:"key,omitempty"`
 	// Limit is the bound that was exceeded, in the unit that Detail names.
 	Limit int64 `json:"limit,omitempty"`
+	bulkProblem
 	// RetryAfter is in seconds, the value of the header of that name.
 	RetryAfter int64 `json:"retryAfter,omitempty"`
 	// OutcomeUnknown says that a write may or may not have been applied.
@@ -43,6 +44,22 @@ type Problem struct {
 	current clock.Version
 	// challenge asks for a bearer token.
 	challenge bool
+}
+
+// bulkProblem is where a bulk load failed.
+type bulkProblem struct {
+	// PreviousKey is the key before Key, equal to it if that came twice.
+	PreviousKey string `json:"previousKey,omitempty"`
+	// ChunkIndex is the chunk that was sent, ExpectedChunkIndex the one that
+	// must come next.
+	ChunkIndex         *int64 `json:"chunkIndex,omitempty"`
+	ExpectedChunkIndex *int64 `json:"expectedChunkIndex,omitempty"`
+	// EntryIndex is the place of the entry in the request, from 0.
+	EntryIndex *int64 `json:"entryIndex,omitempty"`
+	// Line is the line of the body that is at fault, from 1.
+	Line int64 `json:"line,omitempty"`
+	// AcceptedEntryCount is how much of a stream is loaded all the same.
+	AcceptedEntryCount *int64 `json:"acceptedEntryCount,omitempty"`
 }
 
 // Failure is an error that already knows its code.

@@ -9,7 +9,7 @@ import (
 // routes is the whole interface: the router and the OpenAPI document are both
 // made from this table.
 func (s *Server) routes() []route {
-	all := slices.Concat(s.keyRoutes(), s.rangeRoutes(), s.treeRoutes(), s.splitRoutes(), s.serviceRoutes())
+	all := slices.Concat(s.keyRoutes(), s.rangeRoutes(), s.treeRoutes(), s.splitRoutes(), s.bulkRoutes(), s.serviceRoutes())
 	return append(all, s.timerRoutes()...)
 }
 
@@ -46,7 +46,7 @@ func (s *Server) keyOperations(suffix string, alias []param) []operation {
 				http.StatusOK:      {"Replaced; with mode=get-or-set the value that exists, and nothing written.", []param{etagHeader, expiresHeader, digestHeader}, replacedContent},
 				http.StatusCreated: {"Created.", []param{etagHeader, digestHeader}, jsonContent("Version")},
 			},
-			problems: []Code{CodeTreeNotFound, CodeTreeDeleted, CodeVersionMismatch, CodeKeyTooLong, CodeValueTooLarge, CodeDigestMismatch},
+			problems: []Code{CodeTreeNotFound, CodeTreeDeleted, CodeVersionMismatch, CodeKeyTooLong, CodeValueTooLarge, CodeDigestMismatch, CodeQuotaExceeded},
 		},
 		{
 			method: http.MethodDelete, id: "deleteKey" + suffix, summary: "Delete a key", tag: tagKeys, handle: s.deleteKey,
@@ -75,7 +75,7 @@ func (s *Server) rangeRoutes() []route {
 			method: http.MethodPost, id: "batch", summary: "Write and delete many keys, each for itself", tag: tagRanges, handle: s.batch,
 			headers: []param{digestHeader, wantDigestHeader}, body: jsonBody("Batch", true),
 			answers:  map[int]answer{http.StatusOK: {"The outcome of each operation, in the order of the request.", []param{digestHeader}, jsonContent("Results")}},
-			problems: append(slices.Clone(read), CodeVersionMismatch, CodeKeyTooLong, CodeRequestTooLarge, CodeDigestMismatch),
+			problems: append(slices.Clone(read), CodeVersionMismatch, CodeKeyTooLong, CodeRequestTooLarge, CodeDigestMismatch, CodeQuotaExceeded),
 		}}},
 		{"/v1/trees/{tree}/entries", []operation{
 			{

@@ -7,16 +7,17 @@ import (
 )
 
 var (
-	stringSchema   = object{"type": "string"}
-	boolSchema     = object{"type": "boolean"}
-	countSchema    = object{"type": "integer", "minimum": 0}
-	anySchema      = object{}
-	timeSchema     = object{"type": "string", "format": "date-time"}
-	base64Schema   = object{"type": "string", "contentEncoding": "base64"}
-	versionSchema  = object{"type": "string", "pattern": "^[0-9a-f]{24}$", "description": "opaque"}
-	keySchema      = object{"type": "string", "minLength": 1}
-	treeNameSchema = object{"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"}
-	ttlSchema      = object{"type": []string{"string", "number"}, "description": "such as 30s or 5m, or a number of seconds; positive"}
+	stringSchema      = object{"type": "string"}
+	boolSchema        = object{"type": "boolean"}
+	countSchema       = object{"type": "integer", "minimum": 0}
+	anySchema         = object{}
+	timeSchema        = object{"type": "string", "format": "date-time"}
+	base64Schema      = object{"type": "string", "contentEncoding": "base64"}
+	versionSchema     = object{"type": "string", "pattern": "^[0-9a-f]{24}$", "description": "opaque"}
+	keySchema         = object{"type": "string", "minLength": 1}
+	treeNameSchema    = object{"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"}
+	operationIDSchema = object{"type": "string", "pattern": "^[A-Za-z0-9._-]{1,128}$"}
+	ttlSchema         = object{"type": []string{"string", "number"}, "description": "such as 30s or 5m, or a number of seconds; positive"}
 )
 
 var (
@@ -93,6 +94,7 @@ func schemas() object {
 	addBatchSchemas(all)
 	addTreeSchemas(all)
 	addSplitSchemas(all)
+	addBulkSchemas(all)
 	return all
 }
 
@@ -106,6 +108,8 @@ func problemSchema() object {
 		"type": stringSchema, "title": stringSchema, "status": countSchema, "detail": stringSchema,
 		"code": object{"type": "string", "enum": codes}, "requestId": stringSchema,
 		"tree": stringSchema, "key": stringSchema, "limit": countSchema, "retryAfter": countSchema, "outcomeUnknown": boolSchema,
+		"previousKey": stringSchema, "chunkIndex": countSchema, "expectedChunkIndex": countSchema, "entryIndex": countSchema, "line": countSchema,
+		"acceptedEntryCount": countSchema,
 	}}
 }
 

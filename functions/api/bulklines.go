@@ -1,0 +1,198 @@
+package api
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+
+	"github.com/latticekv/lattice/core/store"
+	"github.com/latticekv/lattice/core/tree"
+)
+
+const (
+	// linesPortion is how much of a streamed body is read at once.
+	linesPortion = 64 << 10
+	// maxLineBytes bounds a line: the largest value that can be stored, which
+	// base64 and escapes may double, and its key.
+	maxLineBytes = 2*store.MaxBlobBytes + linesPortion
+)
+
+// lineReader gives the lines of a body, without their ends.
+type lineReader interface {
+	// next returns a line that is valid until the next call, or io.EOF. What
+	// stands behind the last line end is a line too: one that was cut off is no
+	// JSON.
+	next() ([]byte, error)
+}
+
+// heldLines are the lines of a body in memory.
+type heldLines struct{ rest []byte }
+
+func (h *heldLines) next() ([]byte, error) {
+	if len(h.rest) == 0 {
+		return nil, io.EOF
+	}
+	line, rest, _ := bytes.Cut(h.rest, []byte{'\n'})
+	h.rest = rest
+	return line, nil
+}
+
+// streamLines reads lines as they arrive, a portion ahead at most. A line that
+// is longer than a portion is collected.
+type streamLines struct {
+	body *bufio.Reader
+	long []byte
+	// hold asks for memory before it is taken.
+	hold func(n int64) error
+	// done is told of every line that is not empty.
+	done func()
+}
+
+func (s *streamLines) next() ([]byte, error) {
+	s.long = s.long[:0]
+	for {
+		part, err := s.body.ReadSlice('\n')
+		switch {
+		case err == nil && len(s.long) == 0:
+			return s.whole(part[:len(part)-1]), nil
+		case err == nil:
+			if err := s.collect(part[:len(part)-1]); err != nil {
+				return nil, err
+			}
+			return s.whole(s.long), nil
+		case errors.Is(err, bufio.ErrBufferFull):
+			if err := s.collect(part); err != nil {
+				return nil, err
+			}
+		case errors.Is(err, io.EOF) && len(s.long)+len(part) > 0:
+			err := s.collect(part)
+			return s.long, err
+		default:
+			return nil, err
+		}
+	}
+}
+
+// whole notes that a line has arrived; an empty one is no progress.
+func (s *streamLines) whole(line []byte) []byte {
+	if len(bytes.TrimSpace(line)) > 0 {
+		s.done()
+	}
+	return line
+}
+
+func (s *streamLines) collect(part []byte) error {
+	need := len(s.long) + len(part)
+	if need > maxLineBytes {
+		f := failf(CodeRequestTooLarge, "the line has more than %d bytes", maxLineBytes)
+		f.Limit = maxLineBytes
+		return f
+	}
+	if size := cap(s.long); need > size {
+		grown := min(max(2*size, 2*need), maxLineBytes)
+		if err := s.hold(int64(grown - size)); err != nil {
+			return err
+		}
+		s.long = append(make([]byte, 0, grown), s.long...)
+	}
+	s.long = append(s.long, part...)
+	return nil
+}
+
+// lineSource gives the entries of newline-delimited JSON.
+type lineSource struct {
+	lines lineReader
+	parse *entryParser
+	// line counts lines, count entries.
+	line, count int64
+	ended       bool
+	// first is an entry that peek has read.
+	first  *tree.BulkEntry
+	failed error
+}
+
+// peek reads the first entry ahead, so that a body that is no good from the
+// start is refused before anything is done for it.
+func (s *lineSource) peek() error {
+	var e tree.BulkEntry
+	switch err := s.read(&e); {
+	case err == nil:
+		s.first = &e
+	case errors.Is(err, io.EOF):
+		s.failed = err
+	default:
+		return err
+	}
+	return nil
+}
+
+// Next implements tree.BulkSource.
+func (s *lineSource) Next(_ context.Context, e *tree.BulkEntry) error {
+	if s.first != nil {
+		*e, s.first = *s.first, nil
+		return nil
+	}
+	if s.failed == nil {
+		s.failed = s.read(e)
+	}
+	return s.failed
+}
+
+func (s *lineSource) read(e *tree.BulkEntry) error {
+	for {
+		line, err := s.lines.next()
+		if errors.Is(err, io.EOF) {
+			return s.end()
+		}
+		s.line++
+		if err != nil {
+			return &lineError{s.line, err}
+		}
+		if len(bytes.TrimSpace(line)) == 0 {
+			continue
+		}
+		isEnd, err := s.take(line, e)
+		if err != nil {
+			return &lineError{s.line, err}
+		}
+		if !isEnd {
+			s.count++
+			return nil
+		}
+	}
+}
+
+func (s *lineSource) take(line []byte, e *tree.BulkEntry) (isEnd bool, err error) {
+	if s.ended {
+		return false, argument("body", "something follows the end line")
+	}
+	isEnd, count, err := s.parse.line(line, e)
+	if err == nil && isEnd && count != s.count {
+		err = argument("count", "is %d, but %d entries were received", count, s.count)
+	}
+	s.ended = isEnd
+	return isEnd, err
+}
+
+// end accepts the end of a body. An empty one is refused: there are hosts that
+// hand on a body of unknown length so.
+func (s *lineSource) end() error {
+	if s.count == 0 && !s.ended {
+		return argument("body", "empty: entries are needed, or an end line that says there are none")
+	}
+	return io.EOF
+}
+
+// lineError says which line of a body is at fault, counted from 1.
+type lineError struct {
+	line int64
+	err  error
+}
+
+// Error implements error.
+func (e *lineError) Error() string { return e.err.Error() }
+
+// Unwrap returns the cause.
+func (e *lineError) Unwrap() error { return e.err }
