@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 
 	"pgregory.net/rapid"
 
@@ -11,20 +12,28 @@ import (
 	"github.com/latticekv/lattice/core/store"
 )
 
-// countByReading is what Count must agree with.
-func countByReading(t testing.TB, set *Set, b Bounds, above []record.Entry, nowMilli int64) (n int64) {
+// tallyByReading is what Tally must agree with.
+func tallyByReading(t testing.TB, set *Set, b Bounds, above []record.Entry, nowMilli int64, keep func(string) bool) (n Tally) {
 	t.Helper()
 	for _, e := range contents(t, MergeIterators(false, Slice(above), set.Iter(b, false))) {
-		if e.Live(nowMilli) {
-			n++
+		switch {
+		case !keep(e.Key):
+		case e.Tombstone:
+			n.Tombstones++
+		case e.Expiry != 0 && e.Expiry <= nowMilli:
+			n.Expired++
+		default:
+			n.Live++
 		}
 	}
 	return n
 }
 
+func everything(string) bool { return true }
+
 // Runs that overlap here and there, with tombstones and expiries, in the middle
-// of merges, under a tail: the count from the index is that from the entries.
-func TestCountIsThatOfTheEntries(t *testing.T) {
+// of merges, under a tail: the tally from the index is that of the entries.
+func TestTallyIsThatOfTheEntries(t *testing.T) {
 	const now = 1_800_000_000_500
 	spared := 0
 	rapid.Check(t, func(rt *rapid.T) {
@@ -58,10 +67,15 @@ func TestCountIsThatOfTheEntries(t *testing.T) {
 		}
 		set = mustOpen(t, fresh(s), mustSave(t, s, set).Name())
 		blobs.takeGets()
-		got, err := set.Count(t.Context(), b, Slice(above), now)
+		got, err := set.Tally(t.Context(), b, Slice(above), now)
 		spared += set.Stats().Leaves - len(blobs.takeGets())
-		if want := countByReading(t, set, b, above, now); err != nil || got != want {
-			rt.Fatalf("count of %+v is %d, %v, want %d", b, got, err, want)
+		if want := tallyByReading(t, set, b, above, now, everything); err != nil || got != want {
+			rt.Fatalf("tally of %+v is %+v, %v, want %+v", b, got, err, want)
+		}
+		odd := func(key string) bool { return key[len(key)-1]%2 == 1 }
+		got, err = mustOpen(t, fresh(s), set.Name()).TallyOf(t.Context(), b, Slice(above), now, odd)
+		if want := tallyByReading(t, set, b, above, now, odd); err != nil || got != want {
+			rt.Fatalf("tally of odd keys in %+v is %+v, %v, want %+v", b, got, err, want)
 		}
 	})
 	if spared == 0 {
@@ -93,7 +107,7 @@ func drawStretch(rt *rapid.T, at int, now int64) []record.Entry {
 	return out
 }
 
-func TestCountReadsOnlyWhatOverlaps(t *testing.T) {
+func TestTallyReadsOnlyWhatOverlaps(t *testing.T) {
 	b := newBlobs()
 	s, _ := newStore(b, Options{LeafTarget: 1 << 10})
 	set := mustMerge(t, s, mustFlush(t, s, s.Empty(), numbered(0, 5_000, 1, 1)), Policy{}, Budget{})
@@ -121,9 +135,9 @@ func TestCountReadsOnlyWhatOverlaps(t *testing.T) {
 	} {
 		cold := mustOpen(t, fresh(s), mustSave(t, s, set).Name())
 		b.takeGets()
-		n, err := cold.Count(t.Context(), c.b, Slice(c.above), 0)
-		if got := len(b.takeGets()); n != c.want || err != nil || got > c.reads {
-			t.Errorf("%s: count %d, %v, want %d; %d leaves read, at most %d expected", c.name, n, err, c.want, got, c.reads)
+		n, err := cold.Tally(t.Context(), c.b, Slice(c.above), 0)
+		if got := len(b.takeGets()); n.Live != c.want || err != nil || got > c.reads {
+			t.Errorf("%s: %+v, %v, want %d; %d leaves read, at most %d expected", c.name, n, err, c.want, got, c.reads)
 		}
 	}
 }
@@ -136,19 +150,19 @@ func entriesIn(leaves []Leaf) (n int64) {
 }
 
 // A leaf that holds an expiry is read: what it counts depends on the time.
-func TestCountFollowsExpiry(t *testing.T) {
+func TestTallyFollowsExpiry(t *testing.T) {
 	s, _ := newStore(newBlobs(), Options{})
 	entries := numbered(0, 10, 1, 1)
 	entries[4].Expiry = 1_000
 	set := mustFlush(t, s, s.Empty(), entries)
 	for now, want := range map[int64]int64{999: 10, 1_000: 9} {
-		if n, err := set.Count(t.Context(), Bounds{}, nil, now); n != want || err != nil {
-			t.Errorf("at %d: count %d, %v, want %d", now, n, err, want)
+		if n, err := set.Tally(t.Context(), Bounds{}, nil, now); n != (Tally{Live: want, Expired: 10 - want}) || err != nil {
+			t.Errorf("at %d: %+v, %v, want %d", now, n, err, want)
 		}
 	}
 }
 
-func TestCountTellsWhatItCannotRead(t *testing.T) {
+func TestTallyTellsWhatItCannotRead(t *testing.T) {
 	b := newBlobs()
 	s, _ := newStore(b, Options{LeafTarget: 1 << 10})
 	set := mustFlush(t, s, s.Empty(), numbered(0, 500, 1, 1))
@@ -156,8 +170,39 @@ func TestCountTellsWhatItCannotRead(t *testing.T) {
 	if err := b.Delete(t.Context(), missing.Blob); err != nil {
 		t.Fatal(err)
 	}
-	n, err := set.Count(t.Context(), Bounds{From: missing.First + "x"}, nil, 0)
+	n, err := set.Tally(t.Context(), Bounds{From: missing.First + "x"}, nil, 0)
 	if !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("count %d, %v, want %v", n, err, store.ErrNotFound)
+		t.Errorf("tally %+v, %v, want %v", n, err, store.ErrNotFound)
 	}
+	if n, err = set.TallyOf(t.Context(), Bounds{}, nil, 0, everything); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("tally of all keys %+v, %v, want %v", n, err, store.ErrNotFound)
+	}
+}
+
+// Who must look at every key waits for several leaves at once, and reads none
+// twice.
+func TestTallyOfKeysReadsAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBlobs()
+		s, _ := newStore(b, Options{LeafTarget: 4 << 10, ParallelReads: 6})
+		set := mustFlush(t, s, s.Empty(), numbered(0, 2000, 1, 1))
+		b.hold = make(chan struct{})
+		done := make(chan Tally)
+		go func() {
+			n, err := set.TallyOf(t.Context(), Bounds{}, nil, 0, everything)
+			if err != nil {
+				t.Error(err)
+			}
+			done <- n
+		}()
+		synctest.Wait()
+		b.mu.Lock()
+		atOnce := b.waiting
+		b.mu.Unlock()
+		close(b.hold)
+		n := <-done
+		if reads := len(b.takeGets()); n.Live != 2000 || atOnce != 4 || reads != len(set.runs[0].Leaves) {
+			t.Errorf("%d live, %d leaves awaited at once, %d read of %d", n.Live, atOnce, reads, len(set.runs[0].Leaves))
+		}
+	})
 }

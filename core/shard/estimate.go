@@ -1,6 +1,11 @@
 package shard
 
-import "github.com/latticekv/lattice/core/run"
+import (
+	"context"
+	"fmt"
+
+	"github.com/latticekv/lattice/core/run"
+)
 
 // excess is by how much the estimates of a head are certain to be too high: a
 // blind put counts as an insert, and what has expired still counts. Whoever
@@ -42,4 +47,14 @@ func (s *tailSnapshot) live(after uint64) (n int64) {
 		return true
 	})
 	return n
+}
+
+// Estimates returns the estimates of the live entries and their user data that
+// the head holds now: one read, and the shard need not be open.
+func (s *Shard) Estimates(ctx context.Context) (live, bytes int64, err error) {
+	h, err := s.readHead(ctx)
+	if err != nil {
+		return 0, 0, fmt.Errorf("read the head of %s: %w", s.partition, err)
+	}
+	return h.Live, h.Bytes, nil
 }

@@ -101,18 +101,22 @@ func (v *View) iter(b Bounds, reverse bool) run.Iterator {
 // nil is all that did not move away. A shard that never took part in a migration
 // holds nothing but what it owns: it does not ask, and counts most leaves unread.
 func (v *View) Count(ctx context.Context, b Bounds, owns func(slot uint16) bool) (int64, error) {
+	n, err := v.Tally(ctx, b, owns)
+	return n.Live, err
+}
+
+// Tally counts likewise what else there is: tombstones, and what has expired.
+func (v *View) Tally(ctx context.Context, b Bounds, owns func(slot uint16) bool) (n run.Tally, err error) {
+	bounds, tail := run.Bounds{From: b.From, To: b.To}, v.tail.iter(b, false)
 	if v.meta.settled() {
-		n, err := v.base.Count(ctx, run.Bounds{From: b.From, To: b.To}, v.tail.iter(b, false), v.milli)
-		return n, v.expired(err)
+		n, err = v.base.Tally(ctx, bounds, tail, v.milli)
+	} else {
+		n, err = v.base.TallyOf(ctx, bounds, tail, v.milli, func(key string) bool {
+			slot := keyspace.Slot(key)
+			return (v.moved == nil || !v.moved.Has(slot)) && (owns == nil || owns(slot))
+		})
 	}
-	var n int64
-	c := v.Entries(b, false)
-	for c.Next(ctx) {
-		if owns == nil || owns(keyspace.Slot(c.Entry().Key)) {
-			n++
-		}
-	}
-	return n, c.Err()
+	return n, v.expired(err)
 }
 
 // settled reports whether the shard never took part in a migration.

@@ -8,6 +8,7 @@ import (
 	"github.com/latticekv/lattice/core/keyspace"
 	"github.com/latticekv/lattice/core/leaf"
 	"github.com/latticekv/lattice/core/record"
+	"github.com/latticekv/lattice/core/run"
 	"github.com/latticekv/lattice/core/shard"
 )
 
@@ -47,7 +48,7 @@ type shardView interface {
 	Load(ctx context.Context, e *record.Entry) ([]byte, error)
 	Entries(b shard.Bounds, reverse bool) cursor
 	Count(ctx context.Context, b shard.Bounds, owns func(slot uint16) bool) (int64, error)
-	Census(ctx context.Context, owns func(slot uint16) bool) (shard.Census, error)
+	Tally(ctx context.Context, b shard.Bounds, owns func(slot uint16) bool) (run.Tally, error)
 	Moved() *keyspace.SlotSet
 }
 

@@ -20,9 +20,9 @@ type diagnosed struct {
 
 // Diagnostics describes the tree and its shards. Shallow diagnostics estimate
 // from heads and manifests: one query for each shard that is open, a few reads
-// for one that is not. Deep ones read every leaf of every shard, and count
-// exactly what stood under one version of the shard map; when that moves more
-// often than MaxScanRetries they are ErrTopologyUnstable.
+// for one that is not. Deep ones count exactly what stood under one version of
+// the shard map, and read the leaves that a Count would read; when the map moves
+// more often than MaxScanRetries they are ErrTopologyUnstable.
 //
 // A shard that cannot be sampled makes shallow diagnostics incomplete; deep ones
 // fail with its error. The answer is up to DiagnosticsCacheTtl old, is shared
@@ -234,11 +234,11 @@ func (d *diagnosis) count(ctx context.Context, s *ShardDiagnostics) error {
 		return err
 	}
 	s.SampledAt = d.t.db.clock.Now().Time()
-	c, err := v.Census(ctx, func(slot uint16) bool { return d.m.shardMap.Owner(slot) == s.Shard })
+	c, err := v.Tally(ctx, shard.Bounds{}, func(slot uint16) bool { return d.m.shardMap.Owner(slot) == s.Shard })
 	if err != nil {
 		return fmt.Errorf("count shard %d: %w", s.Shard, err)
 	}
-	s.LiveKeys, s.Tombstones, s.Expired, s.Bytes = c.Live, c.Tombstones, c.Expired, c.Bytes
+	s.LiveKeys, s.Tombstones, s.Expired = c.Live, c.Tombstones, c.Expired
 	return nil
 }
 

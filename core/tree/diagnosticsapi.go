@@ -12,7 +12,7 @@ type Diagnostics struct {
 	Tree string
 	// MapVersion is that of the shard map whose shards are described.
 	MapVersion uint64
-	// Deep says that the live keys, tombstones and bytes were counted, all
+	// Deep says that live keys, tombstones and expired entries were counted, all
 	// under MapVersion. Otherwise they are estimates: a put that did not look
 	// counts as an insert, and a key is a tombstone once for each run.
 	Deep bool
@@ -39,8 +39,8 @@ type ShardDiagnostics struct {
 	Slots int
 	// LiveKeys are live entries, Tombstones deleted ones that are still
 	// remembered. Expired are entries past their expiry that are still stored;
-	// only deep diagnostics know them. Bytes are keys and values of the live
-	// entries.
+	// only deep diagnostics know them. Bytes estimate the keys and values of
+	// the live entries, in deep diagnostics too.
 	LiveKeys, Tombstones, Expired, Bytes int64
 	// Depth is the number of sorted runs of the checkpoint, all of which a read
 	// may have to ask. Leaves and StoredBytes are the blobs they consist of.
