@@ -48,10 +48,11 @@ type BulkResult struct {
 	FirstOverLimit *OverLimit `json:"firstOverLimit"`
 }
 
-// BulkLoad loads entries in any order into an empty tree, all or none of them
-// unless the service fails half-way, which a repetition meets as
-// ErrTreeNotEmpty. The service sorts them in memory and bounds how many bytes
-// that may be: ErrRequestTooLarge. A key that comes twice is ErrBulkLoadOrder.
+// BulkLoad loads entries in any order into an empty tree; one that holds keys,
+// or remembers deleted ones, is ErrTreeNotEmpty. The service sorts them, and
+// applies nothing before it has them all; a key that comes twice is
+// ErrBulkLoadOrder. If the service fails while it applies them the tree may hold
+// a part, and must be emptied by dropping it before the load is run again.
 //
 // The entries are sent as they are yielded; an error that is yielded ends the
 // load, is returned, and nothing is loaded. Once the first entry was asked for

@@ -4,14 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/latticekv/lattice/client"
-	"github.com/latticekv/lattice/client/clienttest"
 )
 
 // of yields entries whose value is their key.
@@ -243,6 +241,9 @@ func testBulkAbort(t *testing.T, c *client.Client) {
 	}
 	_, err = tree.CommitBulkLoad(ctx, "x")
 	wantErr(t, err, client.ErrOperationMismatch)
+	if st, created, err := tree.BeginBulkLoad(ctx, "x"); err != nil || created || st.Status != client.BulkAborted {
+		t.Fatalf("begin again: %+v, %v, %v", st, created, err)
+	}
 	n, err := tree.Count(ctx, client.Range{}, client.CountOptions{})
 	if err != nil || n.Total != 2 {
 		t.Fatalf("%+v, %v: what was loaded stays", n, err)
@@ -275,18 +276,5 @@ func testDiagnostics(t *testing.T, c *client.Client) {
 	}
 	if sum != d.Totals || sum.LiveKeys != 99 || sum.Tombstones != 1 || sum.Bytes == 0 || slots != 4096 {
 		t.Fatalf("totals %+v, the shards sum up to %+v and %d slots", d.Totals, sum, slots)
-	}
-}
-
-func TestBulkAgainstFake(t *testing.T) {
-	for _, tc := range bulkCases {
-		t.Run(tc.name, func(t *testing.T) {
-			srv := httptest.NewServer(clienttest.New())
-			defer srv.Close()
-			c, err := client.New(srv.URL, client.Options{})
-			must(t, err)
-			defer c.CloseIdle()
-			tc.run(t, c)
-		})
 	}
 }

@@ -95,8 +95,7 @@ type BulkAck struct {
 	FirstOverLimit *OverLimit `json:"firstOverLimit"`
 }
 
-// loadCall starts a request for a session. An operation id is chosen by the
-// caller: 1 to 128 of A-Z a-z 0-9 . _ -, beginning with a letter or digit.
+// loadCall starts a request for a session.
 func (t *Tree) loadCall(method, operationID, rest string) (*call, error) {
 	if operationID == "" || operationID == "." || operationID == ".." {
 		return nil, fmt.Errorf("%w: %q cannot be an operation id", ErrInvalidRequest, operationID)
@@ -105,10 +104,11 @@ func (t *Tree) loadCall(method, operationID, rest string) (*call, error) {
 }
 
 // BeginBulkLoad opens a session, for which the tree must be empty, and reports
-// whether it is new. Beginning the same operation again is no error: the state
-// says where to go on. While another one is open it is ErrOperationInProgress.
-// After a repetition that followed a lost reply it reports false even if this
-// call opened the session.
+// whether it is new. The caller chooses the operation id: 1 to 128 of A-Z a-z
+// 0-9 . _ -. Beginning the same operation again is no error: the state says
+// where to go on, or how it ended. While another one is open it is
+// ErrOperationInProgress. After a repetition that followed a lost reply it
+// reports false even if this call opened the session.
 func (t *Tree) BeginBulkLoad(ctx context.Context, operationID string) (BulkState, bool, error) {
 	q, err := t.loadCall(http.MethodPut, operationID, "")
 	if err != nil {

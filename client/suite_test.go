@@ -24,23 +24,6 @@ func TestAgainstFake(t *testing.T) {
 	})
 }
 
-// bulkCases are those of bulk loads and diagnostics.
-var bulkCases = []suiteCase{
-	{"bulk load", testBulkLoad},
-	{"bulk load refusals", testBulkLoadRefusals},
-	{"bulk stream", testBulkStream},
-	{"bulk expiry", testBulkTTL},
-	{"bulk session", testBulkSession},
-	{"bulk abort", testBulkAbort},
-	{"diagnostics", testDiagnostics},
-}
-
-// suiteCase is one test of a client of an empty service.
-type suiteCase struct {
-	name string
-	run  func(*testing.T, *client.Client)
-}
-
 // suite is what every service must give every client.
 func suite(t *testing.T, serve func(*testing.T) string) {
 	for _, c := range []struct {
@@ -60,6 +43,13 @@ func suite(t *testing.T, serve func(*testing.T) string) {
 		{"delete range and count", testRanges},
 		{"trees", testTrees},
 		{"splits", testSplits},
+		{"bulk load", testBulkLoad},
+		{"bulk load refusals", testBulkLoadRefusals},
+		{"bulk stream", testBulkStream},
+		{"bulk expiry", testBulkTTL},
+		{"bulk session", testBulkSession},
+		{"bulk abort", testBulkAbort},
+		{"diagnostics", testDiagnostics},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cl, err := client.New(serve(t), client.Options{})

@@ -60,9 +60,6 @@ func (s *Server) bulkSession(w http.ResponseWriter, r *http.Request, name, rest 
 
 func (s *Server) beginLoad(w http.ResponseWriter, t *tree, id string) *refusal {
 	if l := t.loads[id]; l != nil {
-		if l.status == "aborted" {
-			return refuse(409, "operation_mismatch", "bulk load %q is aborted", id)
-		}
 		answer(w, http.StatusOK, l.state())
 		return nil
 	}
