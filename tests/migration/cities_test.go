@@ -1,16 +1,15 @@
 package migration
 
 import (
-	"database/sql"
 	"encoding/json"
 	"fmt"
+	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
-	_ "modernc.org/sqlite" // the driver that makes the database
-
-	"github.com/latticekv/lattice/tests/dataset"
+	"github.com/latticekv/lattice/tests/running"
 )
 
 // city is a row of the public dataset, as a database would keep it.
@@ -23,60 +22,43 @@ type city struct {
 // cityTemplate is the key that the tests have made of a row.
 const cityTemplate = "city/{country}/{nr:06d}"
 
-// cities reads the populated places of the GeoNames gazetteer.
-func cities(t *testing.T) []city {
+// cities makes a database of the populated places of the GeoNames gazetteer, and
+// returns its file and its rows.
+func cities(t *testing.T) (file string, rows []city) {
 	t.Helper()
-	rows := dataset.Cities(t)
-	out := make([]city, len(rows))
-	for i, row := range rows {
-		var text struct{ Nr, Name, Lat, Lng, Country, Admin1, Admin2 string }
-		if err := json.Unmarshal([]byte(row.Value), &text); err != nil {
-			t.Fatal(err)
-		}
-		c := city{name: text.Name, country: text.Country, admin1: text.Admin1, admin2: text.Admin2}
-		var errs [3]error
-		c.nr, errs[0] = strconv.ParseInt(text.Nr, 10, 64)
-		c.lat, errs[1] = strconv.ParseFloat(text.Lat, 64)
-		c.lng, errs[2] = strconv.ParseFloat(text.Lng, 64)
-		if errs != [3]error{} {
-			t.Fatalf("row %d: %v", i+1, errs)
-		}
-		out[i] = c
+	source, err := exec.CommandContext(t.Context(), filepath.Join(running.Root(t), "scripts", "install-dataset.sh")).Output()
+	if err != nil {
+		t.Fatal(err)
 	}
-	return out
+	file = filepath.Join(t.TempDir(), "cities.db")
+	program := running.Build(t, "tests/migration/citydb")
+	text, err := exec.CommandContext(t.Context(), program, strings.TrimSpace(string(source)), file).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		rows = append(rows, newCity(t, strings.Split(strings.TrimSuffix(line, "\n"), "\t")))
+	}
+	if len(rows) < 100_000 {
+		t.Fatalf("only %d cities", len(rows))
+	}
+	return file, rows
 }
 
-// fillSQLite puts the cities into a database and returns its file.
-func fillSQLite(t *testing.T, rows []city) string {
+func newCity(t *testing.T, fields []string) city {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "cities.db")
-	db, err := sql.Open("sqlite", file)
-	if err != nil {
-		t.Fatal(err)
+	if len(fields) != 7 {
+		t.Fatalf("a city of %d columns", len(fields))
 	}
-	defer db.Close()
-	const table = `CREATE TABLE cities (nr INTEGER PRIMARY KEY, name TEXT NOT NULL COLLATE NOCASE, lat REAL, lng REAL,
-		country TEXT NOT NULL COLLATE NOCASE, admin1 TEXT, admin2 TEXT)`
-	if _, err := db.ExecContext(t.Context(), table); err != nil {
-		t.Fatal(err)
+	c := city{name: fields[1], country: fields[4], admin1: fields[5], admin2: fields[6]}
+	var errs [3]error
+	c.nr, errs[0] = strconv.ParseInt(fields[0], 10, 64)
+	c.lat, errs[1] = strconv.ParseFloat(fields[2], 64)
+	c.lng, errs[2] = strconv.ParseFloat(fields[3], 64)
+	if errs != [3]error{} {
+		t.Fatal(errs)
 	}
-	tx, err := db.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	insert, err := tx.PrepareContext(t.Context(), `INSERT INTO cities VALUES (?, ?, ?, ?, ?, ?, nullif(?, ''))`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range rows {
-		if _, err := insert.ExecContext(t.Context(), c.nr, c.name, c.lat, c.lng, c.country, c.admin1, c.admin2); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := tx.Commit(); err != nil {
-		t.Fatal(err)
-	}
-	return file
+	return c
 }
 
 // wantCities is what a tree must hold.
