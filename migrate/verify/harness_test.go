@@ -8,10 +8,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/latticekv/lattice/client"
 	"github.com/latticekv/lattice/client/clienttest"
@@ -177,5 +180,35 @@ func beforeBatchGet(f func()) func(http.ResponseWriter, *http.Request) bool {
 			f()
 		}
 		return false
+	}
+}
+
+// atEach calls f for every point, many at a time: killed runs wait for disks.
+func atEach(t *testing.T, points int, f func(at int, path string) error) {
+	t.Helper()
+	dir := t.TempDir()
+	var g errgroup.Group
+	g.SetLimit(24)
+	for at := range points {
+		g.Go(func() error {
+			if err := f(at, filepath.Join(dir, fmt.Sprint(at))); err != nil {
+				return fmt.Errorf("point %d of %d: %w", at, points, err)
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// killedAfter refuses every change of the disk after a number of them.
+func killedAfter(at int) func(string) error {
+	n := 0
+	return func(string) error {
+		if n++; n > at {
+			return errKilled
+		}
+		return nil
 	}
 }

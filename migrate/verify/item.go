@@ -27,11 +27,14 @@ type Item struct {
 	Expiry time.Time `json:"expiry,omitzero"`
 	// Origin says where it is in the source, for people.
 	Origin string `json:"origin,omitempty"`
+	// Others is how many other records make the same key, Other where one is.
+	Others int64  `json:"others,omitempty"`
+	Other  string `json:"other,omitempty"`
 }
 
 // NewItem returns the item of an entry.
 func NewItem(key string, value []byte, expiry time.Time, origin string) Item {
-	return Item{key, int64(len(value)), DigestOf(value), expiry, origin}
+	return Item{Key: key, Size: int64(len(value)), Digest: DigestOf(value), Expiry: expiry, Origin: origin}
 }
 
 // packedSize is the length of what Pack returns.

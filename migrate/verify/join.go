@@ -103,6 +103,11 @@ func (j *join) step() (err error) {
 	}
 	j.rng.Last, j.keys, j.s.After = key, j.keys+1, key
 	here, there := j.items.ok && j.items.head.Key == key, j.entries.ok && j.entries.head.Key == key
+	if here {
+		if err := j.others(b, &j.items.head); err != nil {
+			return err
+		}
+	}
 	switch {
 	case here && there:
 		err = j.match(b)
@@ -204,6 +209,20 @@ func (j *join) countSource(b *bucket, it *Item) {
 		t.SourceKeys.add(k)
 		t.SourceEntries.add(v)
 	})
+}
+
+// others records that several records make the key.
+func (j *join) others(b *bucket, it *Item) error {
+	if it.Others == 0 {
+		return nil
+	}
+	j.both(b, func(t *Tally) { t.Duplicates += it.Others })
+	j.o.Progress.Differs.Add(it.Others)
+	origin := it.Origin + " and " + it.Other
+	if it.Others > 1 {
+		origin += fmt.Sprintf(", and %d more", it.Others-1)
+	}
+	return j.differences.Line(Difference{Class: Duplicate, Key: it.Key, Origin: origin, Source: sourceFacts(it)})
 }
 
 func (j *join) countTarget(b *bucket, e *client.Entry) {

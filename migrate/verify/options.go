@@ -78,9 +78,13 @@ type Options struct {
 	// Changed yields the keys that have changed at the source since the cut; nil
 	// if that is not known.
 	Changed Keys
-	// Ledger makes the verification record the version of every entry that is
-	// the same on both sides, as the one that the migration has left.
-	Ledger bool
+	// Ledger is the folder of the ledger in which the version of every entry that
+	// is the same on both sides is recorded, as the one that the migration has
+	// left; nil records nothing.
+	Ledger *durable.Dir
+	// Run identifies the reading of the source that is compared. What is
+	// unfinished of another one is forgotten.
+	Run string
 	// Restart forgets an unfinished verification.
 	Restart bool
 	// Now tells the time; nil is time.Now.
@@ -91,7 +95,11 @@ type Options struct {
 
 // Progress says how far a verification is.
 type Progress struct {
-	// Keys is how many keys were dealt with, Differs how many of them differ.
+	// Phase is what is being done.
+	Phase atomic.Int32
+	// Read is how many records were read, Changes how many changed ones.
+	Read, Changes atomic.Int64
+	// Keys is how many keys were compared, Differs how many of them differ.
 	Keys, Differs atomic.Int64
 	// Waiting says that the tree's stream has broken off and is opened again.
 	Waiting atomic.Bool
@@ -167,3 +175,15 @@ func (o *Options) prefixOf(key string) string {
 	}
 	return key[:end]
 }
+
+// The phases of a verification.
+const (
+	// Reading: the source is read.
+	Reading int32 = iota
+	// ReadingChanges: what has changed at the source is read.
+	ReadingChanges
+	// Comparing: source and tree are compared.
+	Comparing
+	// Diagnosing: the service is asked for the shape of the tree.
+	Diagnosing
+)

@@ -19,6 +19,9 @@ const (
 	Expiry Class = "expiry differs"
 	// Changed: it differs, and has changed at the source since the cut.
 	Changed Class = "changed at the source"
+	// Duplicate: several records of the source make the key. The first of them
+	// was compared.
+	Duplicate Class = "duplicate key"
 	// Expired: one side has it no more, because it has expired by now. This is
 	// no difference.
 	Expired Class = "expired"
@@ -61,14 +64,17 @@ type Tally struct {
 	Value   int64 `json:"valueDiffers"`
 	Expiry  int64 `json:"expiryDiffers"`
 	Changed int64 `json:"changed"`
-	Expired int64 `json:"expired"`
+	// Duplicates is how many records made a key that another had made.
+	Duplicates int64 `json:"duplicates"`
+	Expired    int64 `json:"expired"`
 	// Compared is how many values were compared.
 	Compared int64 `json:"valuesCompared"`
 }
 
-// Differs is the number of keys that differ.
+// Differs is the number of keys that differ, and of records beside them that
+// make the same key.
 func (t *Tally) Differs() int64 {
-	return t.Missing + t.Extra + t.Value + t.Expiry + t.Changed
+	return t.Missing + t.Extra + t.Value + t.Expiry + t.Changed + t.Duplicates
 }
 
 func (t *Tally) count(c Class) {
@@ -100,6 +106,7 @@ func (t *Tally) add(o *Tally) {
 	t.Value += o.Value
 	t.Expiry += o.Expiry
 	t.Changed += o.Changed
+	t.Duplicates += o.Duplicates
 	t.Expired += o.Expired
 	t.Compared += o.Compared
 }
@@ -167,9 +174,7 @@ type Counted struct {
 	Faults int64 `json:"faults"`
 	// FirstFaults are the first of them.
 	FirstFaults []string `json:"firstFaults,omitempty"`
-	// Duplicates is how many records made a key that another had made.
-	Duplicates int64 `json:"duplicates"`
 }
 
 // complete reports whether every record was compared.
-func (c *Counted) complete() bool { return c == nil || c.Faults == 0 && c.Duplicates == 0 }
+func (c *Counted) complete() bool { return c == nil || c.Faults == 0 }

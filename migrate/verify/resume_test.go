@@ -31,23 +31,24 @@ func busy(t testing.TB) *world {
 }
 
 func (w *world) options(path string, step func(string) error) Options {
+	dir := folder(w.t, path, step)
 	return Options{
-		Dir: folder(w.t, path, step), Now: w.clock.now, Values: Sample, Expect: 1_000_000, Share: 0.2, RangeSize: w.rangeSize, Depth: 2, Ledger: true,
+		Dir: dir, Now: w.clock.now, Values: Sample, Expect: 1_000_000, Share: 0.2, RangeSize: w.rangeSize, Depth: 2, Ledger: dir, Run: "1",
 		Source: "source", Target: "target", Changed: keysOf("a/0001", "a/lost/3", "b/0006"),
 	}
 }
 
 // sameEnd checks that a run ended as one that nobody disturbed: report, files
 // and ledger.
-func sameEnd(t *testing.T, w *world, path string, r, want Report, files map[string]string) {
+func sameEnd(t *testing.T, w *world, path string, r, want Report, files map[string]string) error {
 	t.Helper()
 	if plain(t, r) != plain(t, want) {
-		t.Fatalf("a resumed run ends with\n%s\nwant\n%s", plain(t, r), plain(t, want))
+		return fmt.Errorf("a resumed run ends with\n%s\nwant\n%s", plain(t, r), plain(t, want))
 	}
 	for name, want := range files {
 		got, err := os.ReadFile(path + "/" + name)
 		if err != nil || string(got) != want {
-			t.Fatalf("%s differs (%v)", name, err)
+			return fmt.Errorf("%s differs (%w)", name, err)
 		}
 	}
 	versions := map[string]string{}
@@ -56,8 +57,9 @@ func sameEnd(t *testing.T, w *world, path string, r, want Report, files map[stri
 	}
 	owned, err := ledger.Owned(folder(t, path, nil), versions)
 	if err != nil || !owned["a/0001"] || owned["c/extra/0"] || owned["b/0000"] {
-		t.Fatalf("ledger: %v, %v", err, owned)
+		return fmt.Errorf("ledger: %w, %v", err, owned)
 	}
+	return nil
 }
 
 // undisturbed runs once and returns what the end is like.
@@ -88,23 +90,16 @@ func TestKilledAtEveryChangeOfTheDisk(t *testing.T) {
 	w := busy(t)
 	w.rangeSize = 40 // the fewer ranges, the fewer changes
 	want, files, steps := undisturbed(t, w)
-	for at := range steps {
-		path, n := t.TempDir(), 0
-		_, err := Against(t.Context(), w.entries, w.tree, w.options(path, func(string) error {
-			if n++; n > at {
-				return errKilled
-			}
-			return nil
-		}))
-		if !errors.Is(err, errKilled) {
-			t.Fatalf("step %d: %v", at, err)
+	atEach(t, steps, func(at int, path string) error {
+		if _, err := Against(t.Context(), w.entries, w.tree, w.options(path, killedAfter(at))); !errors.Is(err, errKilled) {
+			return fmt.Errorf("not killed: %w", err)
 		}
 		r, err := Against(t.Context(), w.entries, w.tree, w.options(path, nil))
 		if err != nil {
-			t.Fatalf("after step %d: %v", at, err)
+			return err
 		}
-		sameEnd(t, w, path, r, want, files)
-	}
+		return sameEnd(t, w, path, r, want, files)
+	})
 }
 
 // TestKilledAtEveryEntry: the source breaks off at each entry in turn, in one
@@ -130,7 +125,9 @@ func TestKilledAtEveryEntry(t *testing.T) {
 		}
 		r, err := Against(t.Context(), entries, w.tree, w.options(path, nil))
 		if err == nil {
-			sameEnd(t, w, path, r, want, files)
+			if err := sameEnd(t, w, path, r, want, files); err != nil {
+				t.Fatal(err)
+			}
 			break
 		}
 		if !errors.Is(err, errKilled) || runs > 100 {
@@ -158,7 +155,9 @@ func TestKilledAtEveryRequest(t *testing.T) {
 		r, err := Against(t.Context(), w.entries, w.tree, w.options(path, nil))
 		w.server.Intercept = nil
 		if err == nil {
-			sameEnd(t, w, path, r, want, files)
+			if err := sameEnd(t, w, path, r, want, files); err != nil {
+				t.Fatal(err)
+			}
 			if at < 4 {
 				t.Errorf("only %d requests", at)
 			}
@@ -167,7 +166,9 @@ func TestKilledAtEveryRequest(t *testing.T) {
 		if r, err = Against(t.Context(), w.entries, w.tree, w.options(path, nil)); err != nil {
 			t.Fatal(at, err)
 		}
-		sameEnd(t, w, path, r, want, files)
+		if err := sameEnd(t, w, path, r, want, files); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -193,6 +194,11 @@ func TestOtherSettingsAreRefused(t *testing.T) {
 	_, err := Against(t.Context(), w.entries, w.tree, other)
 	if !errors.Is(err, ErrOtherRun) || !strings.Contains(err.Error(), "values was sample and is all") || !strings.Contains(err.Error(), "--restart") {
 		t.Fatal(err)
+	}
+	again := w.options(path, nil)
+	again.Run, again.Expect = "2", 2_000_000
+	if st, err := openStore(must(t)(again.withDefaults())); err != nil || st.s.After != "" || st.close() != nil {
+		t.Fatal("another reading goes on with the comparison of this one:", err)
 	}
 	other.Restart = true
 	if r, err := Against(t.Context(), w.entries, w.tree, other); err != nil || r.Total.Compared < 70 {
@@ -239,5 +245,17 @@ func TestACancelledRunStops(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sameEnd(t, w, path, r, want, files)
+	if err := sameEnd(t, w, path, r, want, files); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func must(t *testing.T) func(Options, error) *Options {
+	return func(o Options, err error) *Options {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &o
+	}
 }

@@ -34,13 +34,24 @@ type settings struct {
 	Tolerance time.Duration `json:"tolerance"`
 	Boundary  int           `json:"boundary"`
 	Changed   bool          `json:"changed"`
-	Ledger    bool          `json:"ledger"`
+	Ledger    string        `json:"ledger"`
+	Run       string        `json:"run"`
+}
+
+// forRun returns the settings for another run.
+func (s settings) forRun(run string, expect int64) settings {
+	s.Run, s.Expect = run, expect
+	return s
 }
 
 func (o *Options) settings() settings {
+	ledgers := ""
+	if o.Ledger != nil {
+		ledgers = o.Ledger.Path()
+	}
 	return settings{
 		o.Source, o.Target, o.Prefix, o.Values, o.Share, o.Expect, o.Depth, o.Separator,
-		o.RangeSize, o.Tolerance, o.Boundary, o.Changed != nil, o.Ledger,
+		o.RangeSize, o.Tolerance, o.Boundary, o.Changed != nil, ledgers, o.Run,
 	}
 }
 
@@ -83,12 +94,13 @@ func openStore(o *Options) (*store, error) {
 	if err != nil && !o.Restart {
 		return nil, fmt.Errorf("%w; --restart begins anew", err)
 	}
-	if !found || st.s.Done || o.Restart {
-		st.s = state{Settings: o.settings(), Started: o.Now().UTC()}
+	now := o.settings()
+	if !found || st.s.Done || o.Restart || st.s.Settings.Run != now.Run && st.s.Settings.forRun(now.Run, now.Expect) == now {
+		st.s = state{Settings: now, Started: o.Now().UTC()}
 	}
-	if st.s.Settings != o.settings() {
+	if st.s.Settings != now {
 		return nil, fmt.Errorf("%w in %s (%s); give those, or --restart to begin anew",
-			ErrOtherRun, o.Dir.Path(), contrast(st.s.Settings, o.settings()))
+			ErrOtherRun, o.Dir.Path(), contrast(st.s.Settings, now))
 	}
 	if err := st.openFiles(); err != nil {
 		return nil, errors.Join(err, st.close())
@@ -123,11 +135,11 @@ func (st *store) openFiles() (err error) {
 		}
 	}
 	switch {
-	case !st.o.Ledger:
+	case st.o.Ledger == nil:
 	case st.s.LedgerGeneration != 0:
-		st.ledger, err = ledger.Resume(st.o.Dir, st.s.LedgerGeneration, st.s.LedgerSize)
+		st.ledger, err = ledger.Resume(st.o.Ledger, st.s.LedgerGeneration, st.s.LedgerSize)
 	default:
-		st.ledger, err = ledger.Begin(st.o.Dir)
+		st.ledger, err = ledger.Begin(st.o.Ledger)
 		if err == nil {
 			st.s.LedgerGeneration = st.ledger.Generation()
 		}
@@ -160,7 +172,7 @@ func (st *store) finish() error {
 		return err
 	}
 	if st.ledger != nil {
-		if err := st.ledger.Enforce(st.o.Dir); err != nil {
+		if err := st.ledger.Enforce(st.o.Ledger); err != nil {
 			return err
 		}
 	}
