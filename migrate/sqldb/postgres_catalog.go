@@ -124,7 +124,10 @@ func (p *postgres) form(c *column, t postgresType) {
 		if t.name == "bpchar" {
 			c.lossy = "spaces at its end, which are padding, are left out"
 		}
-	case "uuid", "time", "timetz", "interval", "bit", "varbit", "inet", "cidr", "macaddr", "macaddr8", "xid8", "pg_lsn":
+	case "inet":
+		// Cast to text an address has a mask even if it is a host's.
+		c.read = fmt.Sprintf("CASE WHEN masklen(%[1]s) = CASE family(%[1]s) WHEN 4 THEN 32 ELSE 128 END THEN host(%[1]s) ELSE %[1]s::text END", name)
+	case "uuid", "time", "timetz", "interval", "bit", "varbit", "cidr", "macaddr", "macaddr8", "xid8", "pg_lsn":
 	default:
 		if t.kind != "e" {
 			c.lossy = fmt.Sprintf("it is carried as the text that PostgreSQL prints for it; its type %s is lost", c.engine)

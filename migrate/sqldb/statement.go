@@ -1,6 +1,7 @@
 package sqldb
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -52,14 +53,17 @@ func (ds *dataset) page(t traits, after []any, changed *since, limit int) (strin
 	if limit > 0 && t.top {
 		st.add("TOP (", strconv.Itoa(limit), ") ")
 	}
+	// Without names of their own, ORDER BY would take what is read for the column
+	// that it is read from, and order numbers as text.
+	alias := ds.alias()
 	for i, c := range ds.columns {
 		if i > 0 {
 			st.add(", ")
 		}
-		st.add(c.read)
+		st.add(c.read, " AS ", alias, strconv.Itoa(i))
 	}
-	for _, k := range ds.keys {
-		st.add(", ", k.token)
+	for i, k := range ds.keys {
+		st.add(", ", k.token, " AS ", alias, "k", strconv.Itoa(i))
 	}
 	st.add(" FROM ", ds.from)
 	st.conditions(ds, after, changed)
@@ -74,6 +78,15 @@ func (ds *dataset) page(t traits, after []any, changed *since, limit int) (strin
 		st.add(" LIMIT ", strconv.Itoa(limit))
 	}
 	return st.text.String(), st.args
+}
+
+// alias is what no column's name begins with.
+func (ds *dataset) alias() string {
+	alias := "x"
+	for slices.ContainsFunc(ds.columns, func(c *column) bool { return strings.HasPrefix(strings.ToLower(c.name), alias) }) {
+		alias += "_"
+	}
+	return alias
 }
 
 func (st *statement) conditions(ds *dataset, after []any, changed *since) {
