@@ -87,6 +87,6 @@ func (m *migration) tooMany() error {
 	if m.st.Counts.Loaded > 0 {
 		loaded = fmt.Sprintf("%d entries were loaded before", m.st.Counts.Loaded)
 	}
-	return fmt.Errorf("%w: %d, and %d are allowed; they are listed in %s. %s: mend the source and run with --restart, or go on without these records with --max-rejects -1",
+	return fmt.Errorf("%w: %d, and %d are allowed; they are listed in %s. %s: mend the source and run with --restart, or go on without these records with --max-rejects=-1",
 		ErrTooManyRejects, n, m.MaxRejects, m.dir.Join(rejectName), loaded)
 }

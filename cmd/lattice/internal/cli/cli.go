@@ -50,7 +50,9 @@ type grammar struct {
 	Count  countCmd  `cmd:"" help:"Count the keys of a range."`
 	Import importCmd `cmd:"" help:"Load rows of NDJSON, CSV or TSV into a tree."`
 	Export exportCmd `cmd:"" help:"Save the entries of a range as NDJSON, CSV or TSV."`
-	Trees  treesCmd  `cmd:"" help:"List, create, change, delete and recover trees."`
+
+	Migrate migrateCmd `cmd:"" help:"Migrate a dataset from another store into an empty tree."`
+	Trees   treesCmd   `cmd:"" help:"List, create, change, delete and recover trees."`
 
 	Shards  shardsCmd  `cmd:"" help:"Show how a tree is divided into shards."`
 	Splits  splitsCmd  `cmd:"" help:"Show the splits of a tree's shards, or watch them."`

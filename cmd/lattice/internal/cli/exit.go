@@ -13,6 +13,7 @@ import (
 	"github.com/latticekv/lattice/client"
 	"github.com/latticekv/lattice/cmd/lattice/internal/load"
 	"github.com/latticekv/lattice/cmd/lattice/internal/rows"
+	"github.com/latticekv/lattice/migrate"
 )
 
 // The exit codes.
@@ -50,6 +51,9 @@ func usagef(format string, args ...any) error {
 // exitCode returns the code for what a command returned.
 func exitCode(ctx context.Context, err error) int {
 	var e *client.Error
+	if code, ok := migrateCode(err); ok {
+		return code
+	}
 	switch {
 	case err == nil:
 		return ExitOK
@@ -104,6 +108,8 @@ func (e *env) explain(err error) string {
 		return fmt.Sprintf("%v. --as=base64 and NDJSON hold every value.", err)
 	case errors.Is(err, client.ErrUnauthenticated):
 		return fmt.Sprintf("%v. Give a token with --token or LATTICE_TOKEN.", err)
+	case errors.Is(err, migrate.ErrInterrupted):
+		return migrate.ErrInterrupted.Error()
 	case exitCode(e.ctx, err) == ExitInterrupted:
 		return "interrupted"
 	}

@@ -34,6 +34,8 @@ const (
 type Sample struct {
 	// Rows is how many rows are dealt with, Failed how many of them failed.
 	Rows, Failed int64
+	// Bytes is how much data went through, 0 if that is not counted.
+	Bytes int64
 	// Done and Total are the work in any unit, such as bytes of a file; a
 	// Total of 0 is unknown.
 	Done, Total int64
@@ -50,7 +52,7 @@ type Options struct {
 	Label string
 	// Out takes what is shown; the Meter writes to it alone until Stop.
 	Out io.Writer
-	// Sample is called from the Meter's goroutine.
+	// Sample is called by Start, and then from the Meter's goroutine.
 	Sample func() Sample
 }
 
@@ -58,6 +60,8 @@ const (
 	firstLine = time.Second
 	everyLine = 2 * time.Second
 	everyBar  = 200 * time.Millisecond
+	// stalled is how long nothing may move before it is said.
+	stalled = 10 * time.Second
 )
 
 // Meter shows progress until it is stopped.
@@ -75,13 +79,13 @@ type Meter struct {
 // Start begins to show progress.
 func Start(o Options) *Meter {
 	m := &Meter{o: o, stop: make(chan struct{}), done: make(chan struct{})}
-	m.rate.start = time.Now()
-	run := m.lines
-	switch o.Style {
-	case None:
+	if o.Style == None {
 		close(m.done)
 		return m
-	case Bar:
+	}
+	m.rate.begin(time.Now(), o.Sample())
+	run := m.lines
+	if o.Style == Bar {
 		run = m.bar
 	}
 	go func() {
@@ -127,9 +131,18 @@ func (m *Meter) line(s Sample) string {
 		return m.object(s)
 	}
 	parts := []string{Group(s.Rows) + " rows", m.perSecond()}
+	if s.Bytes > 0 {
+		parts = append(parts, Bytes(s.Bytes))
+	}
 	if s.Total > 0 {
 		parts = append(parts, percent(s))
 	}
+	return m.o.Label + ": " + strings.Join(append(parts, m.rest(s)...), ", ")
+}
+
+// rest is what is said last: the time left, and what goes wrong.
+func (m *Meter) rest(s Sample) []string {
+	var parts []string
 	if left := m.left(); left != "" {
 		parts = append(parts, left+" left")
 	}
@@ -138,8 +151,17 @@ func (m *Meter) line(s Sample) string {
 	}
 	if s.Waiting {
 		parts = append(parts, s.waiting())
+	} else if d := m.still(); d >= stalled {
+		parts = append(parts, "nothing has moved for "+Duration(d))
 	}
-	return m.o.Label + ": " + strings.Join(parts, ", ")
+	return parts
+}
+
+// still is how long nothing has moved.
+func (m *Meter) still() time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.rate.still()
 }
 
 // waiting says that the work pauses, and why.
@@ -156,6 +178,12 @@ func (m *Meter) object(s Sample) string {
 	out := map[string]any{"progress": m.o.Label, "rows": s.Rows, "failed": s.Failed, "rowsPerSecond": int64(m.rate.rows()), "waiting": s.Waiting}
 	if s.Waiting && s.Trouble != "" {
 		out["trouble"] = s.Trouble
+	}
+	if s.Bytes > 0 {
+		out["bytes"] = s.Bytes
+	}
+	if d := m.rate.still(); d >= stalled {
+		out["stalledSeconds"] = int64(d.Seconds())
 	}
 	if s.Total > 0 {
 		out["fraction"] = min(1, float64(s.Done)/float64(s.Total))
@@ -240,14 +268,11 @@ func (m *Meter) tail(s Sample) string {
 	if s.Total > 0 {
 		out = " " + percent(s) + out
 	}
-	if left := m.left(); left != "" {
-		out += ", " + left + " left"
+	if s.Bytes > 0 {
+		out += ", " + Bytes(s.Bytes)
 	}
-	if s.Failed > 0 {
-		out += ", " + Group(s.Failed) + " failed"
-	}
-	if s.Waiting {
-		out += ", " + s.waiting()
+	for _, part := range m.rest(s) {
+		out += ", " + part
 	}
 	return out
 }

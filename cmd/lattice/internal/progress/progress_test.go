@@ -137,7 +137,7 @@ func TestTimesAreShownAsFinelyAsTheyMatter(t *testing.T) {
 }
 
 func TestRateLooksBackTenSeconds(t *testing.T) {
-	r := rate{start: time.Unix(0, 0)}
+	r := rate{start: point{at: time.Unix(0, 0)}}
 	for i := range 1000 {
 		n := int64(i) * 10
 		if i > 500 {
@@ -157,7 +157,7 @@ func TestRateLooksBackTenSeconds(t *testing.T) {
 }
 
 func TestNoTimeLeftBeforeTheFirstRow(t *testing.T) {
-	r := rate{start: time.Unix(0, 0)}
+	r := rate{start: point{at: time.Unix(0, 0)}}
 	r.add(time.Unix(1, 0), Sample{Done: 100, Total: 1000})
 	if d, ok := r.left(); ok {
 		t.Fatalf("%s left, though no row is dealt with", d)
@@ -174,5 +174,41 @@ func TestForPeople(t *testing.T) {
 		if got := Duration(d); got != want {
 			t.Errorf("%s: %q", d, got)
 		}
+	}
+}
+
+// Work that was done before the start, by an earlier run, makes no rate.
+func TestEarlierWorkIsNoRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &buffer{}
+		start := time.Now()
+		m := Start(Options{Style: Lines, Label: "load", Out: b, Sample: func() Sample {
+			n := int64(time.Since(start) / (10 * time.Millisecond))
+			return Sample{Rows: 5000 + n, Done: 5000 + n, Total: 10_000, Bytes: 3 << 20}
+		}})
+		<-time.After(1500 * time.Millisecond)
+		m.Stop()
+		if out := b.String(); out != "load: 5,100 rows, 100 rows/s, 3.0 MiB, 51%, 49s left\n" {
+			t.Fatalf("%q", out)
+		}
+	})
+}
+
+func TestAStallIsAnnounced(t *testing.T) {
+	for style, want := range map[Style]string{Lines: "nothing has moved for 12s", JSON: `"stalledSeconds":12`} {
+		synctest.Test(t, func(t *testing.T) {
+			b := &buffer{}
+			start := time.Now()
+			m := Start(Options{Style: style, Label: "read", Out: b, Sample: func() Sample {
+				n := min(int64(time.Since(start)/time.Second), 3)
+				return Sample{Rows: n}
+			}})
+			<-time.After(16 * time.Second)
+			m.Stop()
+			lines := strings.Split(strings.TrimSpace(b.String()), "\n")
+			if len(lines) != 8 || strings.Contains(strings.Join(lines[:6], ""), "moved") || strings.Contains(strings.Join(lines[:6], ""), "stalled") || !strings.Contains(lines[7], want) {
+				t.Fatalf("%q", lines)
+			}
+		})
 	}
 }

@@ -18,11 +18,31 @@ type point struct {
 // rate knows the samples of the last while, oldest first: at most one for
 // every twentieth of a window.
 type rate struct {
-	start  time.Time
+	start  point
 	points []point
+	// moved is when the work last moved.
+	moved time.Time
+}
+
+// begin takes the sample at the start of the work.
+func (r *rate) begin(at time.Time, s Sample) { r.start, r.moved = point{at, s}, at }
+
+// still is for how long, by the last sample, nothing has moved.
+func (r *rate) still() time.Duration {
+	if len(r.points) == 0 {
+		return 0
+	}
+	return r.points[len(r.points)-1].at.Sub(r.moved)
 }
 
 func (r *rate) add(at time.Time, s Sample) {
+	last := r.start.s
+	if n := len(r.points); n > 0 {
+		last = r.points[n-1].s
+	}
+	if s.Rows != last.Rows || s.Done != last.Done || s.Failed != last.Failed || s.Bytes != last.Bytes {
+		r.moved = at
+	}
 	if n := len(r.points); n > 1 && at.Sub(r.points[n-2].at) < window/20 {
 		r.points = r.points[:n-1]
 	}
@@ -32,15 +52,15 @@ func (r *rate) add(at time.Time, s Sample) {
 	}
 }
 
-// span returns the first and the last point of the window; the start of the
-// work, with nothing done, stands in for a first one.
+// span returns the first and the last point of the window, which is the start
+// of the work in the beginning.
 func (r *rate) span() (from, to point, ok bool) {
 	if len(r.points) == 0 {
 		return from, to, false
 	}
 	from, to = r.points[0], r.points[len(r.points)-1]
-	if to.at.Sub(r.start) <= window {
-		from = point{at: r.start}
+	if to.at.Sub(r.start.at) <= window {
+		from = r.start
 	}
 	return from, to, to.at.After(from.at)
 }
@@ -79,6 +99,19 @@ func Group(n int64) string {
 		s = s[:i] + "," + s[i:]
 	}
 	return sign + s
+}
+
+// Bytes writes an amount of data: 512 B, 1.5 MiB.
+func Bytes(n int64) string {
+	const unit = 1024
+	if n < unit {
+		return fmt.Sprintf("%d B", n)
+	}
+	f, i := float64(n)/unit, 0
+	for ; f >= unit && i < 4; i++ {
+		f /= unit
+	}
+	return fmt.Sprintf("%.1f %ciB", f, "KMGTP"[i])
 }
 
 // Took writes how long something took: 12ms, 4.7s, 1m3.2s.
