@@ -3,6 +3,7 @@ package shard
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/latticekv/lattice/core/run"
 )
@@ -10,13 +11,17 @@ import (
 // excess is by how much the estimates of a head are certain to be too high: a
 // blind put counts as an insert, and what has expired still counts. Whoever
 // moves the pointer to a checkpoint knows better, without reading anything.
-type excess struct{ live, bytes int64 }
+type excess struct {
+	live, bytes int64
+	// ended are the migrations that were over then.
+	ended []string
+}
 
 // excessOf compares the estimates of a head with what a checkpoint of its log
 // holds, together with the tail above that: no more keys can be live. Bytes go
-// with the keys. During a migration estimates are left alone.
+// with the keys.
 func excessOf(h *Head, v *View, next *run.Set) excess {
-	if h.Live <= 0 || v.meta.migrating() {
+	if h.Live <= 0 {
 		return excess{}
 	}
 	held := next.Stats()
@@ -24,14 +29,15 @@ func excessOf(h *Head, v *View, next *run.Set) excess {
 	if next.Seq() < h.Seq {
 		most += v.tail.live(next.Seq())
 	}
-	x := excess{live: max(h.Live-most, 0)}
+	x := excess{live: max(h.Live-most, 0), ended: v.meta.Ended}
 	x.bytes = int64(float64(max(h.Bytes, 0)) * float64(x.live) / float64(h.Live))
 	return x
 }
 
-// takeFrom corrects a head, perhaps a later one.
+// takeFrom corrects a head, perhaps a later one: but not one whose estimates have
+// been divided since, by the end of a migration.
 func (x excess) takeFrom(h *Head) {
-	if h.Meta().migrating() {
+	if !slices.Equal(x.ended, h.Meta().Ended) {
 		return
 	}
 	h.Live -= x.live

@@ -128,11 +128,15 @@ func TestSharedDrops(t *testing.T) {
 		})
 		time.Sleep(500 * time.Millisecond)
 		s.drop()
-		for range 2 {
+		after := func() {
 			if v, err := s.get(t.Context(), r); err != nil || *v != 2 {
 				t.Errorf("after the drop: got %v, %v", v, err)
 			}
 		}
+		wg.Go(after)
+		time.Sleep(600 * time.Millisecond) // the one before the drop is over
+		after()
+		after()
 		wg.Wait()
 	})
 }
