@@ -1,7 +1,6 @@
 package cosmos
 
 import (
-	"context"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
@@ -13,29 +12,21 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	azruntime "github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
-
-	"github.com/latticekv/lattice/migrate/source"
 )
 
-// said is a sentence for people over the error it explains.
-type said struct {
-	text string
-	err  error
-}
-
-func (e *said) Error() string { return e.text }
-func (e *said) Unwrap() error { return e.err }
-
-// explain is an error as one sentence with the way out.
+// explain is an error as one sentence with the way out. What it explains is not
+// wrapped: callers would take a failure of the source's network for one of
+// their own.
 func (s *Source) explain(err error) error {
 	var r *azcore.ResponseError
+	var ended *endedError
 	switch {
-	case err == nil, errors.Is(err, source.ErrRestart), errors.Is(err, context.Canceled):
+	case err == nil, errors.As(err, &ended):
 		return err
 	case errors.As(err, &r):
-		return fmt.Errorf("%s: %w", s.identity(), &said{s.refusal(r), err})
+		return fmt.Errorf("%s: %s", s.identity(), s.refusal(r))
 	}
-	return fmt.Errorf("%s: %w", s.identity(), &said{network(err), err})
+	return fmt.Errorf("%s: %s", s.identity(), network(err))
 }
 
 // refusal explains what the service answered.

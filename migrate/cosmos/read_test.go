@@ -1,6 +1,7 @@
 package cosmos
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -254,6 +255,22 @@ func TestInspect(t *testing.T) {
 		}
 		if info, err = g.open(t, Options{Filter: "c.a = 1"}).Inspect(t.Context()); err != nil || info.Estimate != -1 || !strings.Contains(info.Identity, "c.a = 1") {
 			t.Errorf("with a filter: %+v, %v", info, err)
+		}
+	})
+}
+
+// The caller's reason to stop comes back as it is, also out of a long wait.
+func TestCallerMayEndTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGateway(numbered(1)...)
+		g.refuse = times(-1, true, http.StatusTooManyRequests, map[string]string{"x-ms-retry-after-ms": "60000"}, `{}`)
+		why := errors.New("enough")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		defer cancel(nil)
+		time.AfterFunc(time.Second, func() { cancel(why) })
+		start := time.Now()
+		if err := failure(g.open(t, Options{}).Read(ctx, nil)); !errors.Is(err, why) || time.Since(start) != time.Second {
+			t.Errorf("%v after %s", err, time.Since(start))
 		}
 	})
 }

@@ -31,7 +31,7 @@ func (s *Source) retry(ctx context.Context, op func() error) error {
 	for own := firstWait; ; own = min(2*own, longestWait) {
 		err := op()
 		if ctx.Err() != nil {
-			return context.Cause(ctx)
+			return ended(ctx)
 		}
 		status := statusOf(err)
 		if err == nil || status != 0 {
@@ -63,12 +63,20 @@ func (s *Source) retry(ctx context.Context, op func() error) error {
 	}
 }
 
+// endedError is the caller's reason to stop, which is nobody's fault.
+type endedError struct{ cause error }
+
+func (e *endedError) Error() string { return e.cause.Error() }
+func (e *endedError) Unwrap() error { return e.cause }
+
+func ended(ctx context.Context) error { return &endedError{context.Cause(ctx)} }
+
 func pause(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return ended(ctx)
 	case <-t.C:
 		return nil
 	}

@@ -73,25 +73,19 @@ func transient(err error) bool {
 	return errors.As(err, &network)
 }
 
-// explain is an error as one sentence with the way out.
+// explain is an error as one sentence with the way out. What it explains is not
+// wrapped: callers would take a failure of the source's network for one of
+// their own.
 func (s *Source) explain(err error) error {
-	if err == nil || isRestart(err) || errors.Is(err, context.Canceled) || errors.Is(err, errReply) {
+	var ended *endedError
+	if err == nil || isRestart(err) || errors.As(err, &ended) || errors.Is(err, errReply) {
 		return err
 	}
 	if text, ok := reply(err); ok {
-		return fmt.Errorf("%s: %w", s.label, &said{sentence(text), err})
+		return fmt.Errorf("%s: %s", s.label, sentence(text))
 	}
-	return fmt.Errorf("%s: %w", s.label, &said{s.network(err), err})
+	return fmt.Errorf("%s: %s", s.label, s.network(err))
 }
-
-// said is a sentence for people over the error it explains.
-type said struct {
-	text string
-	err  error
-}
-
-func (e *said) Error() string { return e.text }
-func (e *said) Unwrap() error { return e.err }
 
 // sentences by how the server's reply begins; the first that fits is taken.
 var sentences = []struct{ start, text string }{

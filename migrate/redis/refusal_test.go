@@ -149,3 +149,25 @@ func TestRetryIsBounded(t *testing.T) {
 		}
 	})
 }
+
+// The caller's reason to stop comes back as it is.
+func TestCallerMayEndTheContext(t *testing.T) {
+	f := startFake(t)
+	_ = f.Set("k", "1")
+	why := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	f.on(func(_ *server.Peer, cmd string, _ []string) bool {
+		if cmd == "STRLEN" {
+			cancel(why)
+		}
+		return false
+	})
+	var last error
+	for _, err := range f.open(t, Options{}).Read(ctx, nil) {
+		last = err
+	}
+	if !errors.Is(last, why) {
+		t.Error(last)
+	}
+}
