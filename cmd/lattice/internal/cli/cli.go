@@ -49,6 +49,7 @@ type grammar struct {
 	Scan   scanCmd   `cmd:"" help:"Print the entries of a range in key order."`
 	Count  countCmd  `cmd:"" help:"Count the keys of a range."`
 	Import importCmd `cmd:"" help:"Load rows of NDJSON, CSV or TSV into a tree."`
+	Load   loadCmd   `cmd:"" help:"Fill a tree in bulk from NDJSON, CSV or TSV."`
 	Export exportCmd `cmd:"" help:"Save the entries of a range as NDJSON, CSV or TSV."`
 
 	Migrate migrateCmd `cmd:"" help:"Migrate a dataset from another store into an empty tree."`
@@ -57,6 +58,9 @@ type grammar struct {
 	Shards  shardsCmd  `cmd:"" help:"Show how a tree is divided into shards."`
 	Splits  splitsCmd  `cmd:"" help:"Show the splits of a tree's shards, or watch them."`
 	Reshard reshardCmd `cmd:"" help:"Change the number of shards of a tree, online."`
+
+	Loads       loadsCmd       `cmd:"" help:"Show, commit or abort a bulk load session."`
+	Diagnostics diagnosticsCmd `cmd:"" help:"Describe a tree shard by shard: keys, bytes, rates, leases."`
 }
 
 const description = `Lattice is a sorted, durable key-value store; this tool talks to its service.

@@ -51,6 +51,7 @@ func usagef(format string, args ...any) error {
 // exitCode returns the code for what a command returned.
 func exitCode(ctx context.Context, err error) int {
 	var e *client.Error
+	var input *stopped
 	if code, ok := migrateCode(err); ok {
 		return code
 	}
@@ -59,7 +60,7 @@ func exitCode(ctx context.Context, err error) int {
 		return ExitOK
 	case errors.Is(err, load.ErrInterrupted), errors.Is(err, ErrInterrupted), ctx.Err() != nil && errors.Is(err, context.Canceled):
 		return ExitInterrupted
-	case errors.Is(err, errNo), errors.Is(err, errDeclined), errors.Is(err, load.ErrTooManyRejects):
+	case errors.Is(err, errNo), errors.Is(err, errDeclined), errors.Is(err, load.ErrTooManyRejects), errors.As(err, &input):
 		return ExitNo
 	case errors.Is(err, errUsage), errors.Is(err, client.ErrInvalidKey), errors.Is(err, client.ErrInvalidRequest), errors.Is(err, rows.ErrColumns):
 		return ExitUsage

@@ -18,14 +18,7 @@ type importCmd struct {
 	Tree string `arg:"" help:"Name of the tree."`
 	File string `arg:"" optional:"" default:"-" help:"The file; - or nothing is standard input."`
 
-	Format      format `enum:"auto,ndjson,csv,tsv" default:"auto" help:"Form of the file: ${enum}; auto goes by its name."`
-	KeyColumn   string `help:"Column of the key." placeholder:"COLUMN" group:"CSV and TSV"`
-	ValueColumn string `help:"Column of the value." placeholder:"COLUMN" group:"CSV and TSV"`
-	KeyTemplate string `help:"Key made of columns: \"user/{id}\", or \"{nr:8}\" with zeros in front." placeholder:"TEMPLATE" group:"CSV and TSV"`
-	Delimiter   string `help:"Character between fields, or tab." placeholder:"CHAR" group:"CSV and TSV"`
-	NoHeader    bool   `help:"The first row is data; columns are 1, 2, 3…" group:"CSV and TSV"`
-	NoQuotes    bool   `help:"Quotes are ordinary characters and every line is a row." group:"CSV and TSV"`
-	B64         bool   `name:"b64" help:"The value column is in base64." group:"CSV and TSV"`
+	inputFlags
 
 	TTL         time.Duration `name:"ttl" help:"Time to live of rows that give none." placeholder:"DURATION"`
 	BatchSize   int           `default:"1000" help:"Rows in a request, at most 10,000." placeholder:"N"`
@@ -89,7 +82,7 @@ func (c *importCmd) Run(e *env) error {
 		return err
 	}
 	defer in.close()
-	src, err := c.source(in)
+	src, err := c.source(in, c.File)
 	if err != nil {
 		return err
 	}
@@ -120,34 +113,6 @@ func (c *importCmd) load(e *env, t *client.Tree, src rows.Source, in *input, rej
 		MaxRejects: c.MaxRejects, RetryFor: c.RetryFor, OnReject: rej.add, Stats: stats,
 		OnWait: func(_ time.Duration, err error) { trouble.Store(brief(err)) },
 	})
-}
-
-// source reads the input as its format asks.
-func (c *importCmd) source(in *input) (rows.Source, error) {
-	f := c.Format.resolve(c.File)
-	if f == formatNDJSON {
-		if c.KeyColumn+c.ValueColumn+c.KeyTemplate+c.Delimiter != "" || c.NoHeader || c.NoQuotes || c.B64 {
-			return nil, usagef("column flags are for CSV and TSV; give --format")
-		}
-		return &lazySource{open: func() (rows.Source, error) {
-			err := in.unpack()
-			return rows.NDJSON(in, rows.DefaultMaxRecord), err
-		}}, nil
-	}
-	comma, err := delimiter(c.Delimiter, f)
-	if err != nil {
-		return nil, err
-	}
-	o := rows.CSVOptions{
-		Comma: comma, NoHeader: c.NoHeader, NoQuotes: c.NoQuotes, Key: c.KeyColumn, KeyTemplate: c.KeyTemplate,
-		Value: c.ValueColumn, Base64: c.B64, MaxRecord: rows.DefaultMaxRecord,
-	}
-	return &lazySource{open: func() (rows.Source, error) {
-		if err := in.unpack(); err != nil {
-			return nil, err
-		}
-		return rows.CSV(in, o)
-	}}, nil
 }
 
 // account prints what was done and decides how the command ends.
