@@ -27,7 +27,8 @@ type Item struct {
 	Expiry time.Time `json:"expiry,omitzero"`
 	// Origin says where it is in the source, for people.
 	Origin string `json:"origin,omitempty"`
-	// Others is how many other records make the same key, Other where one is.
+	// Others is how many other records make the same key and hold something
+	// else, Other where one is.
 	Others int64  `json:"others,omitempty"`
 	Other  string `json:"other,omitempty"`
 }

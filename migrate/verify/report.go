@@ -19,8 +19,8 @@ const (
 	Expiry Class = "expiry differs"
 	// Changed: it differs, and has changed at the source since the cut.
 	Changed Class = "changed at the source"
-	// Duplicate: several records of the source make the key. The first of them
-	// was compared.
+	// Duplicate: several records of the source make the key and hold other
+	// things. The first of them was compared.
 	Duplicate Class = "duplicate key"
 	// Expired: one side has it no more, because it has expired by now. This is
 	// no difference.
@@ -64,7 +64,8 @@ type Tally struct {
 	Value   int64 `json:"valueDiffers"`
 	Expiry  int64 `json:"expiryDiffers"`
 	Changed int64 `json:"changed"`
-	// Duplicates is how many records made a key that another had made.
+	// Duplicates is how many records hold something else than an earlier one of
+	// the same key.
 	Duplicates int64 `json:"duplicates"`
 	Expired    int64 `json:"expired"`
 	// Compared is how many values were compared.

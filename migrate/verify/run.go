@@ -171,7 +171,7 @@ func (rd *reader) read(ctx context.Context) (Entries, Keys, error) {
 	}
 	changing, ok := rd.job.Source.(source.Changing)
 	if rd.job.Cut == "" || !ok {
-		return packed(sp), nil, nil
+		return packed(sp.Sorted), nil, nil
 	}
 	rd.o.Progress.Phase.Store(ReadingChanges)
 	since := func(ctx context.Context, from source.Position) iter.Seq2[source.Page, error] {
@@ -179,12 +179,12 @@ func (rd *reader) read(ctx context.Context) (Entries, Keys, error) {
 	}
 	ch, err := rd.pass(ctx, changesName, &rd.r.Changes, since, rd.takeChange)
 	if errors.Is(err, source.ErrUnsupported) {
-		return packed(sp), nil, nil
+		return packed(sp.Sorted), nil, nil
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	return packed(sp), spooledKeys(ch), nil
+	return packed(sp.Sorted), spooledKeys(ch.Sorted), nil
 }
 
 // pass reads all pages into a spool.

@@ -8,10 +8,15 @@ import (
 	"github.com/latticekv/lattice/migrate/spool"
 )
 
-// Spooled yields the entries of a spool that holds values, as a migration
-// leaves it. A record that was read twice, which its origin tells, counts as it
-// was read last; other records of the same key are counted and not compared.
-func Spooled(s *spool.Spool) Entries {
+// Sorted yields entries behind a key, ascending by key and then in the order in
+// which they were read, as a spool does.
+type Sorted func(ctx context.Context, after string) iter.Seq2[*spool.Entry, error]
+
+// Spooled yields entries that have their values. Of those of one key it takes
+// what a migration takes: of a record that was read twice, which its origin
+// tells, the later reading; of several records the first, and others that hold
+// something else are counted.
+func Spooled(s Sorted) Entries {
 	return collapsed(s, func(it *Item, e *spool.Entry) error {
 		it.Size, it.Digest = int64(len(e.Value)), DigestOf(e.Value)
 		return nil
@@ -19,15 +24,15 @@ func Spooled(s *spool.Spool) Entries {
 }
 
 // packed yields the entries of a spool that holds digests in place of values.
-func packed(s *spool.Spool) Entries {
+func packed(s Sorted) Entries {
 	return collapsed(s, func(it *Item, e *spool.Entry) error { return it.Unpack(e.Value) })
 }
 
-func collapsed(s *spool.Spool, value func(*Item, *spool.Entry) error) Entries {
+func collapsed(s Sorted, value func(*Item, *spool.Entry) error) Entries {
 	return func(ctx context.Context, after string) iter.Seq2[Item, error] {
 		return func(yield func(Item, error) bool) {
 			var held Item
-			for e, err := range s.Sorted(ctx, after) {
+			for e, err := range s(ctx, after) {
 				it := Item{}
 				if err == nil {
 					it = Item{Key: e.Key, Origin: e.Origin, Expiry: moment(e.Expiry)}
@@ -48,7 +53,7 @@ func collapsed(s *spool.Spool, value func(*Item, *spool.Entry) error) Entries {
 				case held.Origin == it.Origin:
 					it.Others, it.Other = held.Others, held.Other
 					held = it
-				default:
+				case held.Size != it.Size || held.Digest != it.Digest || !held.Expiry.Equal(it.Expiry):
 					held.Others++
 					held.Other = it.Origin
 				}
@@ -69,11 +74,11 @@ func moment(ms int64) time.Time {
 }
 
 // spooledKeys yields each key of a spool once.
-func spooledKeys(s *spool.Spool) Keys {
+func spooledKeys(s Sorted) Keys {
 	return func(ctx context.Context, after string) iter.Seq2[string, error] {
 		return func(yield func(string, error) bool) {
 			last := ""
-			for e, err := range s.Sorted(ctx, after) {
+			for e, err := range s(ctx, after) {
 				if err != nil {
 					yield("", err)
 					return
