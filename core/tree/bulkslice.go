@@ -336,11 +336,14 @@ func stageAll(ctx context.Context, l shardLog, v clock.Version, it run.Iterator,
 			return nil, err
 		}
 	}
-	if err := it.Err(); err != nil {
-		g.Abandon()
-		return nil, err
+	staged, err := g.Finish()
+	if ierr := it.Err(); ierr != nil {
+		if err == nil && staged != nil {
+			l.Discard(ctx, staged)
+		}
+		return nil, ierr
 	}
-	return g.Finish()
+	return staged, err
 }
 
 // records writes entries as records of the log, portion by portion. Writing them

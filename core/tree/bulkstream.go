@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/latticekv/lattice/core/bulk"
 	"github.com/latticekv/lattice/core/record"
@@ -58,8 +57,6 @@ type stream struct {
 	treeID string
 	in     *bulkReader
 	buf    *bulk.Buffer
-	// last is the last key before those in the buffer.
-	last string
 	// over and first are those of the entries in the buffer and before.
 	over  int64
 	first *LimitError
@@ -76,7 +73,9 @@ func (s *stream) load(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if last := lastOr(s.buf, s.last); last != "" && e.Key <= last {
+		// The buffer is empty at the beginning alone: the entry that fills it goes
+		// into the next portion.
+		if last := s.buf.Last(); last != "" && e.Key <= last {
 			return s.t.orderError(-1, index, e.Key, last)
 		}
 		if !s.buf.Fits(len(e.Key), len(e.Value)) {
@@ -103,7 +102,6 @@ func (s *stream) flush(ctx context.Context) error {
 	}
 	s.res.Accepted += int64(s.buf.Len())
 	s.res.OverLimit, s.res.FirstOverLimit = s.over, s.first
-	s.last = strings.Clone(s.buf.Last())
 	s.buf.Reset()
 	return nil
 }

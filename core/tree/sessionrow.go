@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -30,9 +29,6 @@ var (
 	sessionFormat = frame.Format{Magic: "LTBS", Version: 1, MaxSize: 192 << 10}
 	currentFormat = frame.Format{Magic: "LTBC", Version: 1, MaxSize: 8 << 10}
 )
-
-// keptStamps is how many of the last update ids a row of a load remembers.
-const keptStamps = 8
 
 // bulkPartition holds the bulk loads of a tree.
 func bulkPartition(treeID string) string { return "bulk-" + treeID }
@@ -80,8 +76,9 @@ type session struct {
 	// Started and Updated are Unix milliseconds.
 	Started int64 `json:"started"`
 	Updated int64 `json:"updated"`
-	// Stamps are the ids of the latest updates, newest last.
-	Stamps []string `json:"stamps"`
+	// Began is the random id of the call that began the session. Everything that
+	// changes it later is recognised by what it says.
+	Began string `json:"began"`
 
 	etag store.ETag
 }
@@ -138,14 +135,6 @@ type current struct {
 
 	etag store.ETag
 }
-
-func (s *session) stamp(id string, now clock.Instant) {
-	s.Updated = now.Milli()
-	s.Stamps = append(slices.Clone(s.Stamps), id)
-	s.Stamps = s.Stamps[max(0, len(s.Stamps)-keptStamps):]
-}
-
-func (s *session) carries(id string) bool { return slices.Contains(s.Stamps, id) }
 
 // state is what a caller is told.
 func (s *session) state() BulkState {
@@ -218,9 +207,6 @@ func (s *session) check(operation string) error {
 	}
 	if s.NextChunk < 0 || s.NextChunk == math.MaxInt64 || s.Accepted < 0 || s.OverLimit < 0 || s.OverLimit > s.Accepted {
 		return errors.New("a count is out of range")
-	}
-	if len(s.Stamps) > keptStamps {
-		return errors.New("too many update ids")
 	}
 	if (s.Last == nil) != (s.NextChunk == 0) {
 		return errors.New("the last chunk does not fit the next one")

@@ -128,7 +128,7 @@ func (l loadRows) claim(ctx context.Context, next current, fresh *session, ttl t
 			return nil, false, err
 		}
 		if done {
-			return s, s == nil || s.carries(id), nil
+			return s, s == nil || s.Began == id, nil
 		}
 		ops, err := l.claimOps(ctx, id, next, fresh, ttl, check)
 		if err != nil {
@@ -181,9 +181,7 @@ func (l loadRows) claimOps(ctx context.Context, id string, next current, fresh *
 	now := l.reg.clock.Now()
 	var ops []store.Op
 	if fresh != nil {
-		fresh.Started = now.Milli()
-		fresh.Stamps = nil
-		fresh.stamp(id, now)
+		fresh.Began, fresh.Started, fresh.Updated = id, now.Milli(), now.Milli()
 		data, err := fresh.encode()
 		if err != nil {
 			return nil, err
@@ -202,8 +200,7 @@ func (l loadRows) claimOps(ctx context.Context, id string, next current, fresh *
 	if o.idle == nil {
 		return ops, nil
 	}
-	o.idle.Status = BulkAborted
-	o.idle.stamp(id, now)
+	o.idle.Status, o.idle.Updated = BulkAborted, now.Milli()
 	data, err := o.idle.encode()
 	return append(ops, store.Replace(sessionKey(o.idle.Operation), data, o.idle.etag)), err
 }
@@ -220,9 +217,10 @@ func (c *current) op(etag store.ETag) (store.Op, error) {
 	return store.Replace(currentKey, data, etag), nil
 }
 
-// update changes the row of a session as registry.update changes that of a tree.
+// update changes the row of a session as registry.update changes that of a tree,
+// except that change itself must recognise, with errUnchanged, what an attempt
+// whose reply was lost has done.
 func (l loadRows) update(ctx context.Context, operation string, change func(*session) error) (*session, error) {
-	id := l.reg.newID()
 	var last error
 	for attempt := range registryAttempts {
 		if attempt > 0 && l.reg.pause(ctx, attempt-1, store.RetryAfter(last)) != nil {
@@ -232,15 +230,12 @@ func (l loadRows) update(ctx context.Context, operation string, change func(*ses
 		if err != nil {
 			return nil, err
 		}
-		if s.carries(id) {
-			return s, nil
-		}
 		if err := change(s); errors.Is(err, errUnchanged) {
 			return s, nil
 		} else if err != nil {
 			return nil, err
 		}
-		s.stamp(id, l.reg.clock.Now())
+		s.Updated = l.reg.clock.Now().Milli()
 		data, err := s.encode()
 		if err != nil {
 			return nil, err
