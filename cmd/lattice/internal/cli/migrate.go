@@ -21,6 +21,11 @@ import (
 // migrateCmd moves a dataset in from another store.
 type migrateCmd struct {
 	File migrateFileCmd `cmd:"" help:"Migrate rows of a file: NDJSON, CSV or TSV."`
+
+	Postgres  migratePostgresCmd  `cmd:"" help:"Migrate a table or query of PostgreSQL."`
+	MySQL     migrateMySQLCmd     `cmd:"" name:"mysql" help:"Migrate a table or query of MySQL or MariaDB."`
+	SQLite    migrateSQLiteCmd    `cmd:"" name:"sqlite" help:"Migrate a table or query of a file of SQLite."`
+	SQLServer migrateSQLServerCmd `cmd:"" name:"sqlserver" help:"Migrate a table or query of SQL Server."`
 }
 
 // Help implements kong.HelpProvider.
@@ -75,6 +80,15 @@ type migrateFlags struct {
 
 	// shape are further options that decide what keys and values are, by flag.
 	shape map[string]string
+	// say prints a line while the migration runs.
+	say func(string)
+}
+
+// note takes what a source tells while it is read.
+func (f *migrateFlags) note(text string) {
+	if f.say != nil {
+		f.say(text)
+	}
 }
 
 // Validate implements kong's check of flags against each other.
@@ -109,6 +123,7 @@ func (f *migrateFlags) run(e *env, src source.Source) error {
 	defer func() { _ = src.Close() }()
 	con := newMigrateConsole(e, f.Progress.resolve(e))
 	defer con.stop()
+	f.say = con.note
 	con.phase("connect")
 	o, err := f.options(e, src)
 	if err != nil {
