@@ -278,7 +278,10 @@ func TestEntriesOnAShardThatDoesNotOwnThemAreInvisible(t *testing.T) {
 	keys := load(t, h, 100)
 	m := h.entry.cur.Load()
 	// What a drain brings ahead of the swap: copies and tombstones on another
-	// shard, which owns slots of its own.
+	// shard, which owns slots of its own, and has a migration open for them.
+	for _, id := range m.owners {
+		must(t, h.shard(m, id).(hookedLog).shardLog.(log).BeginIncoming(t.Context(), shard.Incoming{ID: "drain"}))
+	}
 	for _, k := range keys {
 		other := (m.shardMap.OwnerOf(k) + 1) % 4
 		_, err := h.shard(m, other).Write(t.Context(), []shard.Write{{Op: shard.OpPut, Key: k, Value: []byte("wrong")}, {Op: shard.OpPut, Key: k + "x"}})
@@ -298,6 +301,9 @@ func TestEntriesOnAShardThatDoesNotOwnThemAreInvisible(t *testing.T) {
 		}
 		if c, err := h.Count(t.Context(), Bounds{}, ReadOptions{}); err != nil || c.Total != int64(len(p.Items)) {
 			t.Errorf("count %+v, scan %d, %v", c, len(p.Items), err)
+		}
+		if d := diagnose(t, h, true); d.LiveKeys != int64(len(p.Items)) {
+			t.Errorf("diagnostics count %d, scan %d", d.LiveKeys, len(p.Items))
 		}
 	}
 }
