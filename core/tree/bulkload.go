@@ -95,6 +95,9 @@ func (l *oneShot) load(ctx context.Context) (b *bulkRun, err error) {
 			l.discard(ctx)
 		}
 	}()
+	if err := l.in.quota(ctx, l.t); err != nil {
+		return nil, err
+	}
 	if l.version, err = l.t.bulkVersion(ctx, l.m.ID); err != nil {
 		return nil, err
 	}

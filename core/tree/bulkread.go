@@ -81,6 +81,15 @@ func (r *bulkReader) admit(e *record.Entry, index int64) error {
 	return r.limits(e)
 }
 
+// quota refuses what would go beyond the admission caps, where they are to be
+// enforced. They are compared with what the tree was last seen to hold.
+func (r *bulkReader) quota(ctx context.Context, t *Tree) error {
+	if !r.o.EnforceLimits {
+		return nil
+	}
+	return t.checkQuota(ctx)
+}
+
 // limits refuses, or counts, what an ordinary write would be refused for.
 func (r *bulkReader) limits(e *record.Entry) error {
 	keys, values := int64(r.m.opts.MaxKeyLength), r.m.opts.MaxValueSizeBytes

@@ -93,6 +93,9 @@ func (s *stream) flush(ctx context.Context) error {
 	if s.buf.Len() == 0 {
 		return nil
 	}
+	if err := s.in.quota(ctx, s.t); err != nil {
+		return err
+	}
 	version, err := s.t.bulkVersion(ctx, s.treeID)
 	if err != nil {
 		return err

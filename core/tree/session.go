@@ -148,7 +148,13 @@ func (t *Tree) AppendBulkLoad(ctx context.Context, operationID string, chunk int
 	if chunk < s.NextChunk {
 		previous = "" // compared by its digest
 	}
-	c, err := t.readChunk(ctx, t.bulkReader(m, src, o), chunk, previous)
+	in := t.bulkReader(m, src, o)
+	if chunk == s.NextChunk && s.Pending == nil {
+		if err := in.quota(ctx, t); err != nil {
+			return BulkAck{}, err
+		}
+	}
+	c, err := t.readChunk(ctx, in, chunk, previous)
 	if err != nil {
 		return BulkAck{}, err
 	}

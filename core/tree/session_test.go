@@ -767,3 +767,31 @@ func TestEndedSessionsAreForgotten(t *testing.T) {
 		begin(t, h, "op2") // the row names a session that is forgotten
 	})
 }
+
+func TestAdmissionCapsOnRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db, _ := fresh(t, func(o *options.Options) { o.MaxLiveKeys, o.DiagnosticsCacheTtl = 100, time.Second })
+		h := db.writer(t, "t")
+		begin(t, h, "op")
+		send := func(chunk int64, o BulkOptions) error {
+			_, err := h.AppendBulkLoad(t.Context(), "op", chunk, from(numbered(int(chunk)*100, int(chunk)*100+100, 5)), o)
+			time.Sleep(time.Minute)
+			return err
+		}
+		enforce := BulkOptions{EnforceLimits: true}
+		must(t, send(0, enforce))
+		var quota *QuotaError
+		if err := send(1, enforce); !errors.As(err, &quota) || quota.Option != "MaxLiveKeys" || quota.Current != 100 {
+			t.Errorf("error %v", err)
+		}
+		must(t, send(0, enforce)) // is there already
+		must(t, send(1, BulkOptions{}))
+		_, err := h.CommitBulkLoad(t.Context(), "op")
+		must(t, err)
+		res, err := h.BulkStream(t.Context(), from(numbered(200, 300, 5)), enforce)
+		if !errors.As(err, &quota) || res.Accepted != 0 {
+			t.Errorf("%+v %v", res, err)
+		}
+		holds(t, h, numbered(0, 200, 5))
+	})
+}
