@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/latticekv/lattice/migrate/source"
 )
@@ -96,28 +95,31 @@ func toNumber(v any) (any, error) {
 	case "-Infinity":
 		return math.Inf(-1), nil
 	}
-	digits := strings.TrimPrefix(text, "-")
-	if strings.HasPrefix(digits, ".") {
-		digits = "0" + digits
-		text = strings.Replace(text, ".", "0.", 1)
-	}
-	if digits == "" || strings.Trim(digits, "0123456789.") != "" || strings.Count(digits, ".") > 1 {
+	digits, negative := strings.CutPrefix(text, "-")
+	if digits == "" || strings.Trim(digits, "0123456789.") != "" || strings.Count(digits, ".") > 1 || strings.HasSuffix(digits, ".") {
 		return nil, errors.New("the database gave no decimal number")
 	}
-	return source.Number(text), nil
+	// MySQL may fill up with zeros, SQL Server leaves the only one out.
+	digits = strings.TrimLeft(digits, "0")
+	if digits == "" || digits[0] == '.' {
+		digits = "0" + digits
+	}
+	if negative {
+		digits = "-" + digits
+	}
+	return source.Number(digits), nil
 }
 
+// toText passes text on even if it is not UTF-8: what becomes of that is for
+// whoever encodes it.
 func toText(v any) (any, error) {
-	switch v.(type) {
-	case string, []byte:
-	default:
-		return nil, unexpected(v)
+	switch v := v.(type) {
+	case string:
+		return v, nil
+	case []byte:
+		return string(v), nil
 	}
-	text := words(v)
-	if !utf8.ValidString(text) {
-		return nil, errors.New("the text is not UTF-8")
-	}
-	return text, nil
+	return nil, unexpected(v)
 }
 
 func toBytes(v any) (any, error) {

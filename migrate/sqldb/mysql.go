@@ -14,7 +14,11 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-type mySQL struct{ config *mysql.Config }
+type mySQL struct {
+	config *mysql.Config
+	// maria: the server is MariaDB.
+	maria bool
+}
 
 func newMySQL(dsn string) (dialect, error) {
 	c, err := mysqlConfig(dsn)
@@ -31,7 +35,7 @@ func newMySQL(dsn string) (dialect, error) {
 	// Times stay text, which holds 0000-00-00 and every fraction; parameters go
 	// to the server as they are, so that its answers are binary and exact.
 	c.ParseTime, c.InterpolateParams, c.MultiStatements, c.ClientFoundRows = false, false, false, false
-	return &mySQL{c}, nil
+	return &mySQL{config: c}, nil
 }
 
 // mysqlConfig reads a URL, or the driver's own form.
@@ -102,6 +106,7 @@ func (m *mySQL) begin(ctx context.Context, conn *sql.Conn) (*snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
+	m.maria = maria
 	unlimited := "SET SESSION max_execution_time = 0"
 	if maria {
 		unlimited = "SET SESSION max_statement_time = 0"

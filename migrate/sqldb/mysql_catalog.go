@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -37,8 +38,26 @@ func (m *mySQL) describe(ctx context.Context, conn *sql.Conn, what subject) (sha
 		AND NOT EXISTS (SELECT 1 FROM information_schema.STATISTICS n WHERE n.TABLE_SCHEMA = s.TABLE_SCHEMA AND n.TABLE_NAME = s.TABLE_NAME
 			AND n.INDEX_NAME = s.INDEX_NAME AND (n.NULLABLE = 'YES' OR n.COLUMN_NAME IS NULL OR n.SUB_PART IS NOT NULL))
 		ORDER BY s.INDEX_NAME, s.SEQ_IN_INDEX`, []any{what.table.schema, what.table.name}, scanIndexColumn)
+	if err != nil {
+		return sh, err
+	}
 	sh.indexes = indexes(rows)
-	return sh, err
+	if !m.maria {
+		return sh, nil
+	}
+	return sh, m.documents(ctx, conn, what, sh.columns)
+}
+
+// documents finds the JSON of MariaDB, which is text with a check.
+func (*mySQL) documents(ctx context.Context, conn *sql.Conn, what subject, columns []*column) error {
+	checks, err := collect(ctx, conn, "SELECT LOWER(CHECK_CLAUSE) FROM information_schema.CHECK_CONSTRAINTS WHERE CONSTRAINT_SCHEMA = ? AND TABLE_NAME = ?",
+		[]any{what.table.schema, what.table.name}, func(s *string) []any { return []any{s} })
+	for _, c := range columns {
+		if strings.HasSuffix(c.engine, "text") && slices.Contains(checks, "json_valid(`"+strings.ToLower(c.name)+"`)") {
+			c.convert = toJSON
+		}
+	}
+	return err
 }
 
 // columnTypes are the types of a prepared statement's result.

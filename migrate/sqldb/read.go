@@ -103,11 +103,22 @@ func (e *enumeration) statement(ctx context.Context) (more bool, err error) {
 		e.snap = snap
 	}
 	text, args := e.set.page(e.d.traits(), e.after, e.since, e.limit)
-	rows, done, err := e.query(ctx, text, args)
+	running, cancel := context.WithCancel(ctx)
+	defer cancel()
+	rows, done, err := e.query(running, text, args)
 	if err != nil {
 		return true, err
 	}
-	defer func() { err = errors.Join(err, done(err)) }()
+	defer func() {
+		if err != nil && e.limit == 0 {
+			// Closing reads to the end, which may be far: better lose the connection.
+			cancel()
+		}
+		err = errors.Join(err, done(err))
+		if errors.Is(err, errStopped) && e.limit == 0 {
+			e.release()
+		}
+	}()
 	c := newCollector(e.set)
 	n := 0
 	for rows.Next() {

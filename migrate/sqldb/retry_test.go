@@ -195,3 +195,47 @@ func TestUnsupportedChanges(t *testing.T) {
 		}
 	}
 }
+
+// TestFaults: a row that cannot be carried is reported with where it is and
+// why, without its value, and the others come.
+func TestFaults(t *testing.T) {
+	s, _ := brokenSource(t, Options{PageRows: 6})
+	if _, err := s.Inspect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.set.columns[0].convert = func(v any) (any, error) {
+		if v == int64(7) {
+			return nil, errors.New("it cannot be read")
+		}
+		return v, nil
+	}
+	var faults []source.Fault
+	records := 0
+	for p, err := range s.Read(t.Context(), nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		records += len(p.Records)
+		faults = append(faults, p.Faults...)
+	}
+	if want := (source.Fault{Origin: "t (n=7)", Reason: "column n (integer): it cannot be read"}); records != 19 || len(faults) != 1 || faults[0] != want {
+		t.Errorf("%d rows, faults %+v", records, faults)
+	}
+}
+
+// TestDecimals: decimals come in the form of JSON, with all of their digits.
+func TestDecimals(t *testing.T) {
+	for text, want := range map[string]source.Number{
+		"0": "0", "-0.00": "-0.00", "00012.50": "12.50", ".5": "0.5", "-.5": "-0.5", "000.10": "0.10",
+		"99999999999999999999999999999999999999.99": "99999999999999999999999999999999999999.99",
+	} {
+		if got, err := toNumber(text); err != nil || got != want {
+			t.Errorf("%s came as %v (%v)", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "-", "1.", "1e5", "1.2.3", "abc", "1,5"} {
+		if got, err := toNumber(text); err == nil {
+			t.Errorf("%s came as %v", text, got)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package sqlsources
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"strings"
@@ -100,7 +101,7 @@ func TestMariaDBValues(t *testing.T) {
 		"n": source.Number("12345678901234567890123456789012345.123456789012345678901234567890"), "b": int64(257), "t": "ä😀", "e": "", "l": "é",
 		"x": []byte{0, 255}, "xe": []byte{}, "day": "2024-02-31", "zero": "0000-00-00", "at": "9999-12-31 23:59:59.999999",
 		"ts": time.Date(2024, 1, 2, 1, 4, 5, 123456000, time.UTC), "tz": "0000-00-00 00:00:00", "span": "-838:59:58.500000", "y": int64(1999),
-		"en": "two", "s": "p,q", "j": `{"a": 1.0}`, "un": "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11", "nothing": nil,
+		"en": "two", "s": "p,q", "j": json.RawMessage(`{"a": 1.0}`), "un": "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11", "nothing": nil,
 	})
 	info := maria.inspect(t, o)
 	if lossy := strings.Join(info.Lossy, "\n"); !strings.Contains(lossy, "Column g (geometry)") || len(info.Lossy) != 1 {
