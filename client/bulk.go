@@ -56,7 +56,9 @@ type BulkResult struct {
 //
 // The entries are sent as they are yielded; an error that is yielded ends the
 // load, is returned, and nothing is loaded. Once the first entry was asked for
-// the call is not repeated. When it returns, entries is no longer running.
+// the call is not repeated. When it returns, entries is no longer running. The
+// body goes without a length, which some hosts of the service do not take
+// (ErrInvalidArgument says that it was empty): a session works everywhere.
 func (t *Tree) BulkLoad(ctx context.Context, entries iter.Seq2[BulkEntry, error], o BulkOptions) (BulkResult, error) {
 	return t.bulkUpload(ctx, entries, o, "")
 }

@@ -2,6 +2,7 @@ package clienttest
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"math"
 	"net/http"
@@ -27,19 +28,17 @@ func readAhead(r *http.Request) {
 
 // failingReader ends with an error in place of io.EOF, if there is one.
 type failingReader struct {
-	*bytes.Reader
+	r   *bytes.Reader
 	err error
 }
 
 func (f *failingReader) Read(p []byte) (int, error) {
-	n, err := f.Reader.Read(p)
-	if err == io.EOF && f.err != nil {
+	n, err := f.r.Read(p)
+	if errors.Is(err, io.EOF) && f.err != nil {
 		err = f.err
 	}
 	return n, err
 }
-
-func (f *failingReader) WriteTo(io.Writer) (int64, error) { return 0, f.err }
 
 // bulkLoad serves the one-shot and the streamed load.
 func (s *Server) bulkLoad(w http.ResponseWriter, r *http.Request, name string) *refusal {
