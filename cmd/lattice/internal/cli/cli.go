@@ -147,7 +147,7 @@ func (e *env) client() (*client.Client, error) {
 func (e *env) newClient(p client.RetryPolicy) (*client.Client, error) {
 	o := client.Options{Token: e.token, UserAgent: "lattice-cli", Retry: p}
 	if e.cacert != "" {
-		roots, err := trusted(e.cacert)
+		roots, err := trusted("--cacert", e.cacert)
 		if err != nil {
 			return nil, err
 		}
@@ -156,18 +156,18 @@ func (e *env) newClient(p client.RetryPolicy) (*client.Client, error) {
 	return client.New(e.server, o)
 }
 
-// trusted returns the system's authorities and those of a file.
-func trusted(file string) (*x509.CertPool, error) {
+// trusted returns the system's authorities and those of a file, which flag names.
+func trusted(flag, file string) (*x509.CertPool, error) {
 	roots, err := x509.SystemCertPool()
 	if err != nil {
 		roots = x509.NewCertPool()
 	}
 	pem, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("read --cacert: %w", err)
+		return nil, fmt.Errorf("read %s: %w", flag, err)
 	}
 	if !roots.AppendCertsFromPEM(pem) {
-		return nil, usagef("--cacert %s holds no certificate in PEM", file)
+		return nil, usagef("%s %s holds no certificate in PEM", flag, file)
 	}
 	return roots, nil
 }

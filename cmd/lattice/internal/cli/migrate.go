@@ -26,6 +26,9 @@ type migrateCmd struct {
 	MySQL     migrateMySQLCmd     `cmd:"" name:"mysql" help:"Migrate a table or query of MySQL or MariaDB."`
 	SQLite    migrateSQLiteCmd    `cmd:"" name:"sqlite" help:"Migrate a table or query of a file of SQLite."`
 	SQLServer migrateSQLServerCmd `cmd:"" name:"sqlserver" help:"Migrate a table or query of SQL Server."`
+
+	Redis  migrateRedisCmd  `cmd:"" help:"Migrate the keys of a Redis server or cluster."`
+	Cosmos migrateCosmosCmd `cmd:"" help:"Migrate the items of a container of Azure Cosmos DB."`
 }
 
 // Help implements kong.HelpProvider.
