@@ -97,6 +97,12 @@ func sizeOf(d *durable.Dir, gen int64) (int64, error) {
 	return info.Size() / entrySize * entrySize, nil
 }
 
+// Exists reports whether a folder has a ledger in force.
+func Exists(d *durable.Dir) (bool, error) {
+	gen, err := current(d)
+	return gen > 0, err
+}
+
 // Generation identifies the ledger to Resume.
 func (l *Ledger) Generation() int64 { return l.gen }
 

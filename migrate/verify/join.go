@@ -392,7 +392,7 @@ func Against(ctx context.Context, entries Entries, t *client.Tree, o Options) (r
 	o.Progress.Differs.Add(st.s.Total.Differs())
 	j.items = open(entries(ctx, st.s.After))
 	defer j.items.stop()
-	j.entries = open(stream(ctx, t, o.Prefix, st.s.After, !j.values(), o.Progress))
+	j.entries = open(Stream(ctx, t, o.Prefix, st.s.After, !j.values(), &o.Progress.Waiting))
 	defer j.entries.stop()
 	changed := o.Changed
 	if changed == nil {

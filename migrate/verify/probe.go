@@ -80,7 +80,7 @@ func (j *join) settle() error {
 		keys[i] = list[i].Item.Key
 	}
 	found := make(map[string]client.Entry, len(keys))
-	if err := fetch(j.ctx, j.tree, keys, func(e client.Entry) { found[e.Key] = e }); err != nil {
+	if err := Fetch(j.ctx, j.tree, keys, func(e client.Entry) { found[e.Key] = e }); err != nil {
 		return err
 	}
 	for i := range list {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -20,15 +21,16 @@ const (
 	maxWait   = 10 * time.Second
 )
 
-// stream yields the entries of a tree behind a key. Where the service's stream
-// breaks off it is opened again behind the last key; if there is nothing new for
-// maxBreaks times in a row, the error is yielded.
-func stream(ctx context.Context, t *client.Tree, prefix, after string, keysOnly bool, p *Progress) iter.Seq2[client.Entry, error] {
+// Stream yields the entries of a tree that begin with a prefix, behind a key.
+// Where the service's stream breaks off it is opened again behind the last key;
+// if there is nothing new for maxBreaks times in a row, the error is yielded.
+// Waiting is set meanwhile.
+func Stream(ctx context.Context, t *client.Tree, prefix, after string, keysOnly bool, waiting *atomic.Bool) iter.Seq2[client.Entry, error] {
 	return func(yield func(client.Entry, error) bool) {
-		defer p.Waiting.Store(false)
+		defer waiting.Store(false)
 		for breaks := 1; ; breaks++ {
 			last, more, err := pass(ctx, t, prefix, after, keysOnly, func(e client.Entry) bool {
-				p.Waiting.Store(false)
+				waiting.Store(false)
 				return yield(e, nil)
 			})
 			if last != after {
@@ -41,7 +43,7 @@ func stream(ctx context.Context, t *client.Tree, prefix, after string, keysOnly 
 				yield(client.Entry{}, fmt.Errorf("read tree: %w", err))
 				return
 			}
-			p.Waiting.Store(true)
+			waiting.Store(true)
 			if err := pause(ctx, client.Pause(breaks, baseWait, maxWait, err)); err != nil {
 				yield(client.Entry{}, err)
 				return
@@ -102,9 +104,10 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// fetch reads entries with their values. What does not fit into one answer is
+// Fetch reads entries with their values, in any order; keys that do not exist
+// are left out. What does not fit into one answer is
 // read by halves; the value of a single one may be as large as values get.
-func fetch(ctx context.Context, t *client.Tree, keys []string, each func(client.Entry)) error {
+func Fetch(ctx context.Context, t *client.Tree, keys []string, each func(client.Entry)) error {
 	es, err := t.GetMany(ctx, keys, client.ReadOptions{})
 	switch {
 	case err == nil:
@@ -116,10 +119,10 @@ func fetch(ctx context.Context, t *client.Tree, keys []string, each func(client.
 		return fmt.Errorf("read values: %w", err)
 	case len(keys) > 1:
 		half := len(keys) / 2
-		if err := fetch(ctx, t, keys[:half], each); err != nil {
+		if err := Fetch(ctx, t, keys[:half], each); err != nil {
 			return err
 		}
-		return fetch(ctx, t, keys[half:], each)
+		return Fetch(ctx, t, keys[half:], each)
 	}
 	e, err := t.Get(ctx, keys[0], client.ReadOptions{})
 	if errors.Is(err, client.ErrKeyNotFound) {
