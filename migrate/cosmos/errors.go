@@ -42,6 +42,8 @@ func (s *Source) refusal(r *azcore.ResponseError) string {
 		return true
 	}
 	switch {
+	case has("cross partition query"):
+		return "the service does not answer this condition over all partitions: --query may compare properties, without aggregates, ORDER BY, DISTINCT or GROUP BY"
 	case has("preview"), has("sdk", "upgrade"), has("sdk", "support"), has("client", "version", "support"), has("capabilit"):
 		return fmt.Sprintf("a feature of the account keeps this client out (%s): switch it off for the migration"+
 			" (portal, Settings > Features), or export the container with Azure's own tool and load the file with lattice migrate file", words)

@@ -140,6 +140,7 @@ func TestRefusalsAreNotRepeated(t *testing.T) {
 			{403, `{"message":"Request blocked by Auth: principal does not have required RBAC permissions"}`, "Built-in Data Reader"},
 			{400, `{"message":"The account has a preview feature enabled that the SDK version does not support."}`, "switch it off"},
 			{403, `{"message":"Partition merge is enabled; please upgrade to an SDK that knows it.\r\nActivityId: 1"}`, "switch it off"},
+			{400, `{"message":"The provided cross partition query can not be directly served by the gateway. (which only happens on older SDK clients)"}`, "compare properties"},
 			{404, `{"message":"Owner resource does not exist"}`, "case-sensitive"},
 			{418, `{"message":"teapot\r\nActivityId: 1, Request URI: /x"}`, "HTTP 418: teapot"},
 		} {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -99,6 +98,9 @@ func (s *Source) masters(slots []goredis.ClusterSlot) ([]node, error) {
 
 const clusterSlots = 16384
 
+// errReshaped: keys may have gone from one master to another.
+var errReshaped = restart("slots of the cluster have moved to other masters")
+
 // layout is a digest of which master owns which slots; slots are in order.
 func layout(slots []goredis.ClusterSlot) string {
 	var b strings.Builder
@@ -124,12 +126,7 @@ func (s *Source) settled(ctx context.Context) error {
 		return s.explain(err)
 	}
 	if layout(slots) != s.topology {
-		return s.reshaped()
+		return errReshaped
 	}
 	return nil
-}
-
-// reshaped forgets the nodes, so that the next enumeration finds them anew.
-func (s *Source) reshaped() error {
-	return errors.Join(restart("slots of the cluster have moved to other masters"), s.Close())
 }

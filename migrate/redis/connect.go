@@ -31,7 +31,7 @@ func (s *Source) connect(ctx context.Context) error {
 	if s.client != nil {
 		return nil
 	}
-	s.forget()
+	s.begins(true)
 	s.client = goredis.NewClient(s.dial)
 	err := s.learn(ctx)
 	if err != nil {
@@ -135,15 +135,21 @@ func (s *Source) serverTime(ctx context.Context) (now time.Time, err error) {
 // another process, even at the same address.
 func (s *Source) sameServer(ctx context.Context, conn *goredis.Conn) error {
 	text, err := conn.Info(ctx, "server").Result()
-	if err != nil {
-		if refused(err) {
-			return nil
-		}
+	if err != nil && !refused(err) {
 		return err
 	}
 	id := parseInfo(text)["run_id"]
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.learning {
+		return nil // no cursor is in use yet
+	}
+	if id == "" && s.run == namelessRun {
+		return fmt.Errorf("connect: %w", restart("the connection was lost, and without INFO nobody can tell if the server is the same"))
+	}
+	if id == "" {
+		id = namelessRun
+	}
 	if s.run != "" && id != s.run {
 		// The library takes off the outermost layer.
 		return fmt.Errorf("connect: %w", restart("the server was restarted, or another one has taken its place"))
@@ -152,17 +158,25 @@ func (s *Source) sameServer(ctx context.Context, conn *goredis.Conn) error {
 	return nil
 }
 
+// namelessRun stands for a process that does not tell its id.
+const namelessRun = "?"
+
+// runID is the id of the process, empty if it tells none.
 func (s *Source) runID() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.run == namelessRun {
+		return ""
+	}
 	return s.run
 }
 
-// forget prepares for a connection to whichever server is there.
-func (s *Source) forget() {
+// begins prepares for a connection to whichever server is there; while learning
+// about it, connections may come and go.
+func (s *Source) begins(learning bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.run = ""
+	s.run, s.learning = "", learning
 }
 
 // use makes node i the one that commands go to.
@@ -175,7 +189,7 @@ func (s *Source) use(ctx context.Context, i int) error {
 			return fmt.Errorf("close the connection: %w", err)
 		}
 	}
-	s.forget()
+	s.begins(false)
 	s.client, s.at = goredis.NewClient(s.nodes[i].options(s.dial)), i
 	err := s.retry(ctx, func() error { return s.client.Ping(ctx).Err() })
 	if err != nil && !refused(err) {
@@ -202,7 +216,7 @@ func (s *Source) notes() []string {
 		notes = append(notes, fmt.Sprintf("A cluster of %d masters, read one after the other; slots must stay where they are meanwhile.", len(s.nodes)))
 	}
 	if s.runID() == "" {
-		notes = append(notes, "The user may not run INFO: an interrupted enumeration begins anew, and a restart of the server goes unnoticed.")
+		notes = append(notes, "The user may not run INFO, so nobody can tell if the server was restarted: after an interruption, or a lost connection, the enumeration begins anew.")
 	}
 	if !s.caps.clock && !s.caps.expireTime {
 		notes = append(notes, "The user may not run TIME: expiry goes by the clock of this machine.")
@@ -227,11 +241,19 @@ func (s *Source) losses() []string {
 
 // fieldExpiry reports whether fields of a hash can have an expiry.
 func (s *Source) fieldExpiry() bool {
-	major, rest, _ := strings.Cut(s.caps.info["redis_version"], ".")
-	minor, _, _ := strings.Cut(rest, ".")
-	a, _ := strconv.Atoi(major)
-	b, _ := strconv.Atoi(minor)
-	return a > 7 || a == 7 && b >= 4 || s.caps.info["valkey_version"] >= "9"
+	return atLeast(s.caps.info["redis_version"], 7, 4) || atLeast(s.caps.info["valkey_version"], 9, 0)
+}
+
+// atLeast compares the first two numbers of a version.
+func atLeast(version string, major, minor int) bool {
+	first, rest, _ := strings.Cut(version, ".")
+	second, _, _ := strings.Cut(rest, ".")
+	a, err := strconv.Atoi(first)
+	if err != nil {
+		return false
+	}
+	b, _ := strconv.Atoi(second) // none is 0
+	return a > major || a == major && b >= minor
 }
 
 func (s *Source) wants(kind string) bool { return s.types == nil || s.types[kind] }

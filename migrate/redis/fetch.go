@@ -261,7 +261,7 @@ func (s *Source) pipeline(ctx context.Context, n int, add func(p goredis.Pipelin
 	}
 	for _, c := range cmds {
 		if moved(c.Err()) {
-			return nil, s.reshaped()
+			return nil, errReshaped
 		}
 	}
 	return cmds, nil

@@ -207,10 +207,15 @@ func TestCursorOfAnotherProcessIsRefused(t *testing.T) {
 }
 
 // The server goes away between two pages and another process answers at its
-// address: its cursors mean nothing, so the enumeration must not go on.
+// address: its cursors mean nothing, so the enumeration must not go on. The same
+// if nobody can tell which process it is.
 func TestAnotherProcessInTheMiddleIsNoticed(t *testing.T) {
-	for run, want := range map[string]bool{"run-1": false, "run-2": true} {
+	for _, c := range []struct {
+		before, after string
+		restarts      bool
+	}{{"run-1", "run-1", false}, {"run-1", "run-2", true}, {"", "", true}, {"run-1", "", true}} {
 		f := startFake(t)
+		f.run = c.before
 		_ = f.Set("a", "1")
 		_ = f.Set("b", "2")
 		f.on(scanReplies([]string{"a"}, []string{"b"}))
@@ -227,13 +232,16 @@ func TestAnotherProcessInTheMiddleIsNoticed(t *testing.T) {
 					t.Fatal(err)
 				}
 				f.mu.Lock()
-				f.run = run
+				f.run = c.after
 				f.mu.Unlock()
 				f.hook()
 			}
 		}
-		if errors.Is(last, source.ErrRestart) != want || !want && read != 2 {
-			t.Errorf("then %s: read %d, %v", run, read, last)
+		if errors.Is(last, source.ErrRestart) != c.restarts || !c.restarts && read != 2 {
+			t.Errorf("%q, then %q: read %d, %v", c.before, c.after, read, last)
+		}
+		if all, _ := collect(t, s, nil); len(all.Records) != 2 {
+			t.Errorf("%q, then %q: begun anew, it yields %d records", c.before, c.after, len(all.Records))
 		}
 	}
 }

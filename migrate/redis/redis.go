@@ -93,9 +93,10 @@ type Source struct {
 	// answered: a server has said something.
 	answered bool
 
-	// mu guards run, which the hook of a new connection reads.
-	mu  sync.Mutex
-	run string
+	// mu guards what the hook of a new connection reads.
+	mu       sync.Mutex
+	run      string
+	learning bool
 }
 
 // New checks options; it does not connect. Its errors hold no secret.

@@ -41,6 +41,10 @@ func (s *Source) Read(ctx context.Context, from source.Position) pages {
 			}
 			return nil
 		})
+		if isRestart(err) {
+			// The next enumeration is to meet whichever servers there are by then.
+			err = errors.Join(err, s.Close())
+		}
 		if err != nil && !errors.Is(err, errStopped) {
 			yield(source.Page{}, err)
 		}
@@ -103,7 +107,7 @@ func (s *Source) begin(from source.Position) (node int, cursor uint64, err error
 		return 0, 0, fmt.Errorf("the saved position holds no cursor of SCAN: %w", err)
 	}
 	if p.Topology != s.topology {
-		return 0, 0, restart("slots of the cluster have moved to other masters")
+		return 0, 0, errReshaped
 	}
 	if p.Node < 0 || p.Node >= len(s.nodes) {
 		return 0, 0, restart("server %d of the position does not exist", p.Node)

@@ -64,7 +64,7 @@ func (s *Source) settle(page *source.Page, e *entry, payload []byte, expiry time
 	case errors.Is(err, errTooLarge):
 		s.fault(page, e.key, err.Error())
 	case moved(err):
-		return nil, s.reshaped()
+		return nil, errReshaped
 	case answered:
 		s.faultOf(page, e, err)
 	default:
