@@ -199,13 +199,27 @@ func (m *migration) removeAll() error {
 		return err
 	}
 	for _, n := range append([]string{stateName}, names...) {
-		if n == stateName || n == rejectName || n == reportName || strings.HasPrefix(n, "chunk-") || strings.HasSuffix(n, durable.Suffix) {
-			if err := m.dir.Remove(n); err != nil {
-				return err
-			}
+		if !ours(n) {
+			continue
+		}
+		if err := m.dir.Remove(n); err != nil {
+			return err
 		}
 	}
 	return errors.Join(os.RemoveAll(m.dir.Join(spoolName)), os.RemoveAll(m.dir.Join(verifyName)))
+}
+
+// ours reports whether a file belongs to a migration, or to what follows it.
+func ours(name string) bool {
+	if name == stateName || name == rejectName || name == reportName || strings.HasSuffix(name, durable.Suffix) {
+		return true
+	}
+	for _, prefix := range []string{"chunk-", "ledger", "verify", "delta"} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
 }
 
 // save makes the state durable, and before it what it tells of.

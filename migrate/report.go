@@ -15,8 +15,11 @@ import (
 
 // Verification is what a comparison of the tree works with.
 type Verification struct {
-	// Dir is a folder for its state, kept over a crash.
-	Dir *durable.Dir
+	// Dir is a folder for its state, kept over a crash; State is the folder of
+	// the migration.
+	Dir, State *durable.Dir
+	// Session identifies what was loaded.
+	Session string
 	// Entries yields what was loaded, ascending, behind a key. An entry is valid
 	// until the next one.
 	Entries func(ctx context.Context, after string) iter.Seq2[*spool.Entry, error]
@@ -105,7 +108,7 @@ func (m *migration) compare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	out, err := m.Verify(ctx, &Verification{Dir: sub, Entries: func(ctx context.Context, after string) iter.Seq2[*spool.Entry, error] {
+	out, err := m.Verify(ctx, &Verification{Dir: sub, State: m.dir, Session: m.st.Session, Entries: func(ctx context.Context, after string) iter.Seq2[*spool.Entry, error] {
 		return m.entriesAfter(ctx, after)
 	}, Expect: m.st.Counts.Loaded, LiveKeys: m.st.LiveKeys})
 	if err != nil {

@@ -71,6 +71,7 @@ type migrateFlags struct {
 
 	State      string  `help:"Folder of the state; ./lattice-migrate-TREE if not given." placeholder:"DIR" group:"Running"`
 	Restart    bool    `help:"Discard what an earlier run has done." group:"Running"`
+	Verify     string  `enum:"off,keys,sample,all" default:"sample" help:"Compare the tree with the source at the end: all keys, and no, a sample of, or all values: ${enum}." group:"Running"`
 	MaxRejects int64   `default:"0" help:"How many records may be rejected; with more, nothing is loaded. -1 is any number." placeholder:"N" group:"Running"`
 	Rate       float64 `help:"Most records to read in a second." placeholder:"N" group:"Running"`
 
@@ -134,6 +135,11 @@ func (f *migrateFlags) run(e *env, src source.Source) error {
 	}
 	con.stats = o.Stats
 	o.Notify = con.notify
+	if f.Verify != "off" {
+		if o.Verify, err = f.comparison(e, con); err != nil {
+			return err
+		}
+	}
 	if err := f.announce(e, con, o); err != nil {
 		return err
 	}

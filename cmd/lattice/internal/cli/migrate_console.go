@@ -12,6 +12,7 @@ import (
 
 	"github.com/latticekv/lattice/cmd/lattice/internal/progress"
 	"github.com/latticekv/lattice/migrate"
+	"github.com/latticekv/lattice/migrate/verify"
 )
 
 // migrateConsole shows a migration: a meter for each phase, and what is to be
@@ -27,6 +28,9 @@ type migrateConsole struct {
 	mu    sync.Mutex
 	label string
 	meter *progress.Meter
+	// comparing is set while the tree is compared, compared when it has been.
+	comparing *verify.Progress
+	compared  *verify.Report
 }
 
 func newMigrateConsole(e *env, style progress.Style) *migrateConsole {
@@ -64,10 +68,14 @@ func (c *migrateConsole) restart() {
 	if c.meter != nil {
 		c.meter.Stop()
 	}
-	stats, reading := c.stats, c.label == string(migrate.PhaseRead)
+	stats, reading, comparing := c.stats, c.label == string(migrate.PhaseRead), c.comparing
 	c.meter = progress.Start(progress.Options{Style: c.style, Label: c.label, Out: c.out, Sample: func() progress.Sample {
 		s := progress.Sample{
 			Rows: stats.Done.Load(), Failed: stats.Rejected.Load(), Done: stats.Done.Load(), Total: stats.Total.Load(), Waiting: stats.Waiting.Load() > 0,
+		}
+		if comparing != nil {
+			s.Rows, s.Done, s.Failed = comparing.Keys.Load(), comparing.Keys.Load(), comparing.Differs.Load()
+			s.Waiting = comparing.Waiting.Load()
 		}
 		if reading {
 			s.Bytes = stats.Bytes.Load()
@@ -77,6 +85,15 @@ func (c *migrateConsole) restart() {
 		}
 		return s
 	}})
+}
+
+// compare shows the progress of a comparison, nil that of the migration.
+func (c *migrateConsole) compare(p *verify.Progress) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.comparing = p; c.label != "" {
+		c.restart()
+	}
 }
 
 // stop ends the meter.
@@ -143,6 +160,7 @@ func (c *migrateConsole) printReport(r *migrate.Report, err error) error {
 	if r.Phase == migrate.PhaseDone || r.Phase == migrate.PhaseVerify {
 		fmt.Fprintf(&b, "Tree %s has %s.\n", show(r.Tree), plural(r.TotalLiveKeys, "live key"))
 	}
+	c.printComparison(&b)
 	c.printLosses(&b, r.Reasons, r.Lossy)
 	if r.Rejected > 0 {
 		fmt.Fprintf(&b, "Rejected records are listed in %s.\n", r.Rejects)

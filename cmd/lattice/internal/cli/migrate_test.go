@@ -1,11 +1,20 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
+	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/latticekv/lattice/cmd/lattice/internal/progress"
+	"github.com/latticekv/lattice/migrate"
+	"github.com/latticekv/lattice/migrate/source"
 )
 
 const cities = "country,id,name,people\nfr,2,Lyon,522228\nfr,1,Paris,2133111\nde,10,Köln,1073096\nde,9,Ulm,128928\n"
@@ -134,4 +143,80 @@ func TestAddressStaysOutOfTheProcessList(t *testing.T) {
 			t.Errorf("%+v: %q, %v", a, got, err)
 		}
 	}
+}
+
+// The differing keys are named, and nothing is called completed.
+func TestMigrateTellsWhatDiffers(t *testing.T) {
+	l, s := fake(t)
+	state := t.TempDir()
+	args := []string{"migrate", "file", "cities", file(t, "cities.csv", cities), "--key-template", "{country}/{id}", "--state", state}
+	s.Intercept = func(_ http.ResponseWriter, r *http.Request) bool {
+		if strings.HasSuffix(r.URL.Path, "/commit") {
+			s.Intercept = nil
+			l.ok("", "set", "cities", "fr/1", "other")
+			l.ok("", "delete", "cities", "fr/2")
+			l.ok("", "set", "cities", "fr/3", "new")
+		}
+		return false
+	}
+	r := l.fails(ExitNo, "the tree differs from the source", "", args...)
+	for _, want := range []string{"value differs: fr/1 (cities.csv:3)", "missing: fr/2 (cities.csv:2)", "extra: fr/3", "Not completed."} {
+		if !strings.Contains(r.out, want) {
+			t.Errorf("%q lacks %q", r.out, want)
+		}
+	}
+	l.fails(ExitNo, "1 missing, 1 extra, 1 with another value", "", args...)
+}
+
+// A signal stops in good order, and the same command goes on.
+func TestMigrateIsInterrupted(t *testing.T) {
+	l, s := fake(t)
+	args := []string{"migrate", "file", "cities", file(t, "cities.csv", cities), "--key-template", "{country}/{id}", "--state", t.TempDir(), "--chunk-entries", "1"}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	s.Intercept = func(_ http.ResponseWriter, r *http.Request) bool {
+		if strings.HasSuffix(r.URL.Path, "/chunks/2") {
+			cancel(ErrInterrupted)
+		}
+		return false
+	}
+	l.ctx = ctx
+	r := l.fails(ExitInterrupted, "the same command goes on", "", args...)
+	if strings.Contains(r.out, "completed in") {
+		t.Error(r.out)
+	}
+	l.ctx, s.Intercept = t.Context(), nil
+	if out := l.ok("", args...); !strings.Contains(out, "4 records read: 4 loaded in 4 chunks") || s.Len("cities") != 4 {
+		t.Error(out)
+	}
+}
+
+// MIGRATION-LESSONS 13: the first line comes within two seconds, whatever the
+// migration waits for, and each phase has a line of its own.
+func TestMigrateIsNeverSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out := &safeBuffer{}
+		c := newMigrateConsole(&env{Console: Console{Err: out, Out: out}}, progress.Lines)
+		c.phase("connect")
+		time.Sleep(1900 * time.Millisecond)
+		if got := out.String(); got != "connect: 0 rows, 0 rows/s\n" {
+			t.Errorf("%q", got)
+		}
+		c.notify(migrate.Event{Kind: migrate.EventPhase, Text: "read"})
+		c.stats.Total.Store(1000)
+		for range 10 {
+			c.stats.Done.Add(50)
+			c.stats.Bytes.Add(5 << 10)
+			time.Sleep(490 * time.Millisecond)
+		}
+		c.stats.Rejected.Add(1)
+		c.notify(migrate.Event{Kind: migrate.EventReject, Text: "rejected: row 7", Fault: &source.Fault{}})
+		time.Sleep(13500 * time.Millisecond)
+		c.stop()
+		lines := strings.Split(out.String(), "\n")
+		for _, want := range []string{"read: 350 rows, 116 rows/s, 35.0 KiB, 35%, 6s left", "rejected: row 7", "read: 500 rows, 0 rows/s, 50.0 KiB, 50%, 1 failed, nothing has moved for 13s"} {
+			if !slices.Contains(lines, want) {
+				t.Errorf("%q lacks %q", lines, want)
+			}
+		}
+	})
 }
