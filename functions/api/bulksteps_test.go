@@ -85,3 +85,41 @@ func TestSlowSourceIsWaitedFor(t *testing.T) {
 		}
 	})
 }
+
+// TestBodyShorterThanAnnouncedByAnyHost: not every host notices by itself.
+func TestBodyShorterThanAnnouncedByAnyHost(t *testing.T) {
+	for _, path := range []string{bulkOnce, bulkStream} {
+		for _, length := range []int64{1, int64(len(lines("a"))) - 1, int64(len(lines("a"))) + 1} {
+			s, db := bulkServer()
+			r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(lines("a")))
+			r.Header.Set("Content-Type", ndjsonType)
+			r.ContentLength = length
+			w := httptest.NewRecorder()
+			s.ServeHTTP(w, r)
+			if w.Code != http.StatusBadRequest || db.trees["t"] != nil && len(db.trees["t"].items) > 0 {
+				t.Errorf("%s, length %d: %d %s", path, length, w.Code, w.Body)
+			}
+		}
+	}
+}
+
+// TestMemoryForEntriesIsBounded counts what a body and its entries take, and
+// that it is given back.
+func TestMemoryForEntriesIsBounded(t *testing.T) {
+	long := `{"key":"a","text":"` + strings.Repeat("x", 300<<10) + `"}`
+	for name, tc := range map[string]struct{ path, kind, body string }{
+		"document": {bulkOnce, jsonType, `{"entries":[` + long + `]}`},
+		"a line":   {bulkStream, ndjsonType, long},
+	} {
+		for most, want := range map[int64]int{1 << 20: http.StatusOK, 300 << 10: http.StatusServiceUnavailable, 400 << 10: http.StatusServiceUnavailable} {
+			s, _ := bulkServer()
+			s.cfg.MaxBufferedBytes = most
+			w := httptest.NewRecorder()
+			r := httptest.NewRequest(http.MethodPost, tc.path, strings.NewReader(tc.body))
+			r.Header.Set("Content-Type", tc.kind)
+			if s.ServeHTTP(w, r); w.Code != want || s.buffered.Load() != 0 {
+				t.Errorf("%s with %d bytes: %d %s; %d held", name, most, w.Code, w.Body, s.buffered.Load())
+			}
+		}
+	}
+}
