@@ -23,6 +23,8 @@ var (
 	ErrClosed = errors.New("shard is closed")
 	// ErrNoShard: the shard has no head: it was never created, or was purged.
 	ErrNoShard = errors.New("shard does not exist")
+	// ErrNotAtomic: the writes do not fit one append.
+	ErrNotAtomic = errors.New("too much for one append")
 )
 
 // Op says what a Write does.
@@ -100,6 +102,11 @@ const (
 	// StatusStale: the shard does not own the key's slot; nothing was written.
 	// The caller routes this key again.
 	StatusStale
+	// StatusPending: a transaction that is not decided here has prepared a
+	// mutation of the key; nothing was written. The caller finds out how that
+	// transaction ended, or waits until it has, and says so with OpCommit or
+	// OpAbort before it tries again.
+	StatusPending
 )
 
 // WriteResult answers one Write.
@@ -112,6 +119,8 @@ type WriteResult struct {
 	Existed bool
 	// Entry is the live entry that StatusExisting found, its Ref unresolved.
 	Entry record.Entry
+	// Tx is the transaction that StatusPending met.
+	Tx record.ID
 }
 
 // ReadOptions say how current an answer must be.

@@ -110,7 +110,7 @@ func (s *Shard) dueRows(force bool) int {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	rows := s.st.tail.rows()
-	if s.st.prepared.size() > maxRelog {
+	if s.st.prepared.bytes > maxRelog {
 		return 0 // they must fit into the append that moves the pointer
 	}
 	if force || s.st.tail.bytes >= t.CheckpointTailBytes || rows >= t.CheckpointTailRows {

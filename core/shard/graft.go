@@ -184,7 +184,7 @@ func (s *Shard) graft(ctx context.Context, g *graft) error {
 		return errSuperseded
 	}
 	v, h := s.st.view(s, start), s.st.head
-	crowded := s.st.prepared.size() > maxRelog
+	crowded := s.st.prepared.bytes > maxRelog
 	s.mu.Unlock()
 	if err := g.admitted(&h, crowded); err != nil {
 		return err

@@ -36,6 +36,10 @@ type Head struct {
 	// Reads and Writes count operations since the shard was created, as far as
 	// instances have reported them.
 	Reads, Writes uint64
+	// Batch is the highest version of what the shard holds of transactions, or of
+	// what migrations brought: a reader that sees it must see the rest of that
+	// transaction elsewhere.
+	Batch clock.HLC
 
 	meta *metaBytes
 }
@@ -109,8 +113,8 @@ func (m *metaBytes) refuses(key string) bool {
 }
 
 const (
-	headFormat    = 1
-	headFixedSize = 1 + 8*3 + 16 + 8*5 + 8*4 + 4
+	headFormat    = 2
+	headFixedSize = 1 + 8*3 + 16 + 8*5 + 8*5 + 4
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -147,6 +151,7 @@ func (h *Head) encode(b []byte) []byte {
 	b = binary.BigEndian.AppendUint64(b, uint64(h.Bytes))
 	b = binary.BigEndian.AppendUint64(b, h.Reads)
 	b = binary.BigEndian.AppendUint64(b, h.Writes)
+	b = binary.BigEndian.AppendUint64(b, uint64(h.Batch))
 	b = append(b, h.meta.raw...)
 	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b[start:], castagnoli))
 }
@@ -203,5 +208,6 @@ func (h *Head) decodeFixed(b []byte) []byte {
 	h.Bytes = int64(next())
 	h.Reads = next()
 	h.Writes = next()
+	h.Batch = clock.HLC(next())
 	return b
 }

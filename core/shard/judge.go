@@ -162,12 +162,54 @@ func (j *judge) member(ctx context.Context, m *pending) error {
 	if m.err = j.freshValues(m); m.err != nil {
 		return nil
 	}
+	if m.atomic {
+		if ok, err := j.admits(ctx, m); !ok || err != nil {
+			return err
+		}
+	}
 	for i := range m.writes {
 		if err := j.write(ctx, m, i); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// admits reports whether every write of an atomic request can be done, and files
+// the results of those that cannot. The keys differ, so none depends on another.
+func (j *judge) admits(ctx context.Context, m *pending) (bool, error) {
+	ok := true
+	for i := range m.writes {
+		w, res := &m.writes[i], &m.results[i]
+		*res = WriteResult{}
+		if j.turnsAway(w) {
+			res.Status = StatusStale
+		} else if tx, locked := j.obstructed(w); locked {
+			res.Status, res.Tx = StatusPending, tx
+		} else if w.conditional() {
+			old, err := j.find(ctx, m, i)
+			if err != nil {
+				return false, err
+			}
+			if old != nil && !old.Live(j.milli) {
+				old = nil
+			}
+			if !w.holds(old) {
+				res.mismatch(old)
+			}
+		}
+		ok = ok && res.Status == 0
+	}
+	return ok, nil
+}
+
+// mismatch says that a condition does not hold on the live entry, nil if there is
+// none.
+func (r *WriteResult) mismatch(old *record.Entry) {
+	r.Status, r.Existed = StatusMismatch, old != nil
+	if old != nil {
+		r.Version = old.Version
+	}
 }
 
 // freshValues refuses to refer to a large value that was stored so long ago
@@ -204,6 +246,10 @@ func (j *judge) write(ctx context.Context, m *pending, i int) error {
 		res.Status = StatusStale
 		return nil
 	}
+	if tx, ok := j.obstructed(w); ok {
+		res.Status, res.Tx = StatusPending, tx
+		return nil
+	}
 	if w.Op == OpPut && w.Blind && !w.conditional() {
 		j.put(w, res, nil)
 		return nil
@@ -229,10 +275,7 @@ func (j *judge) write(ctx context.Context, m *pending, i int) error {
 	res.Existed = old != nil
 	switch {
 	case !w.holds(old):
-		res.Status = StatusMismatch
-		if old != nil {
-			res.Version = old.Version
-		}
+		res.mismatch(old)
 	case w.Op == OpGetOrSet && old != nil:
 		res.Status, res.Version, res.Entry = StatusExisting, old.Version, *old
 	case w.Op == OpDelete:
@@ -241,6 +284,20 @@ func (j *judge) write(ctx context.Context, m *pending, i int) error {
 		j.put(w, res, old)
 	}
 	return nil
+}
+
+// obstructed returns the undecided transaction that a write has to wait for. What
+// comes from a migration, or from a bulk load, has its version already.
+func (j *judge) obstructed(w *Write) (record.ID, bool) {
+	switch w.Op {
+	case OpMerge, OpCommit, OpAbort:
+		return record.ID{}, false
+	case OpPrepare:
+		if w.Migration != "" {
+			return record.ID{}, false
+		}
+	}
+	return j.locked(w.Key, w.Tx)
 }
 
 // conditional reports whether the write depends on the state.
@@ -345,6 +402,10 @@ func (j *judge) merge(w *Write, res *WriteResult, old *record.Entry) {
 		Version: w.Version, Tombstone: w.Tombstone,
 	}
 	j.add(record.KindMerge, e)
+	if w.Migration != "" {
+		// It may be part of a batch; which, nobody here knows.
+		j.head.Batch = max(j.head.Batch, w.Version.Time)
+	}
 	if e.Live(j.milli) {
 		j.head.Live++
 		j.head.Bytes += e.Size()

@@ -353,7 +353,7 @@ func (s *Shard) replaced(ctx context.Context, r *record.Record, cause error) err
 		return err
 	}
 	s.mu.RLock()
-	base, prepared := s.st.base, s.st.prepared[r.Tx]
+	base, prepared := s.st.base, s.st.prepared.of(r.Tx)
 	it, inTail := s.st.tail.get(r.Entry.Key)
 	s.mu.RUnlock()
 	if r.Kind == record.KindPrepare {

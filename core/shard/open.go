@@ -89,7 +89,7 @@ func (s *Shard) loadBase(ctx context.Context, h *Head) (*run.Set, error) {
 // install makes a reading the state. What an append under way needs to know is
 // carried over.
 func (s *Shard) install(r logReading, base *run.Set, start clock.Instant) {
-	st := &state{base: base, tail: &tail{}, prepared: preparedSet{}}
+	st := &state{base: base, tail: &tail{}}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if old := s.st; old != nil {

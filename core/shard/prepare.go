@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/tidwall/btree"
+
 	"github.com/latticekv/lattice/core/clock"
 	"github.com/latticekv/lattice/core/keyspace"
 	"github.com/latticekv/lattice/core/record"
@@ -17,55 +19,88 @@ type Prepared struct {
 	Entry record.Entry
 }
 
-// preparedSet is the undecided mutations of a shard, by transaction and key. It
-// is guarded by the shard's lock. A checkpoint does not hold them: the append
-// that moves the head's pointer logs them anew.
-type preparedSet map[record.ID]map[string]record.Entry
-
-// add records a mutation; again with the same key changes nothing of the
-// others.
-func (p preparedSet) add(tx record.ID, e *record.Entry) {
-	of := p[tx]
-	if of == nil {
-		of = make(map[string]record.Entry)
-		p[tx] = of
-	}
-	of[e.Key] = *e
+// preparedSet is the undecided mutations of a shard. It is guarded by the
+// shard's lock; snapshots of byKey are immutable. A checkpoint does not hold
+// them: the append that moves the head's pointer logs them anew.
+//
+// A shard that owns a key has one undecided mutation of it at most. The target
+// of a migration may have several, until it has been told how they ended.
+type preparedSet struct {
+	byKey btree.Map[string, []Prepared]
+	byTx  map[record.ID]map[string]struct{}
+	bytes int
 }
 
-// list returns all mutations, in order of transaction and key.
-func (p preparedSet) list() []Prepared {
-	var out []Prepared
-	for tx, of := range p {
-		for _, e := range of {
-			out = append(out, Prepared{Tx: tx, Entry: e})
+// add records a mutation; again with the same key it takes the former's place.
+func (p *preparedSet) add(tx record.ID, e *record.Entry) {
+	p.remove(tx, e.Key)
+	at, _ := p.byKey.Get(e.Key)
+	p.byKey.Set(e.Key, append(slices.Clip(at), Prepared{Tx: tx, Entry: *e}))
+	if p.byTx == nil {
+		p.byTx = make(map[record.ID]map[string]struct{})
+	}
+	if p.byTx[tx] == nil {
+		p.byTx[tx] = make(map[string]struct{})
+	}
+	p.byTx[tx][e.Key] = struct{}{}
+	p.bytes += preparedSize(e)
+}
+
+// preparedSize is what a mutation takes in the log, roughly.
+func preparedSize(e *record.Entry) int { return len(e.Key) + len(e.Value) + writeOverhead }
+
+// remove forgets a mutation, if it is there.
+func (p *preparedSet) remove(tx record.ID, key string) {
+	at, _ := p.byKey.Get(key)
+	i := slices.IndexFunc(at, func(m Prepared) bool { return m.Tx == tx })
+	if i < 0 {
+		return
+	}
+	p.bytes -= preparedSize(&at[i].Entry)
+	if rest := slices.Delete(slices.Clone(at), i, i+1); len(rest) > 0 {
+		p.byKey.Set(key, rest)
+	} else {
+		p.byKey.Delete(key)
+	}
+	if delete(p.byTx[tx], key); len(p.byTx[tx]) == 0 {
+		delete(p.byTx, tx)
+	}
+}
+
+// end forgets what a transaction prepared.
+func (p *preparedSet) end(tx record.ID) {
+	for key := range p.byTx[tx] {
+		p.remove(tx, key)
+	}
+}
+
+// of returns what a transaction prepared, by key.
+func (p *preparedSet) of(tx record.ID) map[string]record.Entry {
+	out := make(map[string]record.Entry, len(p.byTx[tx]))
+	for key := range p.byTx[tx] {
+		at, _ := p.byKey.Get(key)
+		for i := range at {
+			if at[i].Tx == tx {
+				out[key] = at[i].Entry
+			}
 		}
 	}
-	slices.SortFunc(out, func(a, b Prepared) int {
-		if c := slices.Compare(a.Tx[:], b.Tx[:]); c != 0 {
-			return c
-		}
-		if a.Entry.Key < b.Entry.Key {
-			return -1
-		}
-		return 1
+	return out
+}
+
+// list returns all mutations, in order of keys.
+func (p *preparedSet) list() []Prepared {
+	var out []Prepared
+	p.byKey.Scan(func(_ string, at []Prepared) bool {
+		out = append(out, at...)
+		return true
 	})
 	return out
 }
 
-// maxRelog bounds the undecided mutations that a checkpoint carries over.
+// maxRelog bounds the undecided mutations that a checkpoint carries over, in
+// bytes.
 const maxRelog = 1 << 20
-
-// size is that of the mutations in the log, roughly.
-func (p preparedSet) size() int {
-	n := 0
-	for _, of := range p {
-		for key, e := range of {
-			n += len(key) + len(e.Value) + writeOverhead
-		}
-	}
-	return n
-}
 
 // Prepared returns the undecided mutations of keys in the given slots, as the
 // log has them now.
@@ -89,7 +124,26 @@ func (j *judge) undecided(tx record.ID) map[string]record.Entry {
 	}
 	j.s.mu.RLock()
 	defer j.s.mu.RUnlock()
-	return maps.Clone(j.s.st.prepared[tx])
+	return j.s.st.prepared.of(tx)
+}
+
+// locked returns another transaction that has an undecided mutation of the key,
+// and whether there is one.
+func (j *judge) locked(key string, own record.ID) (record.ID, bool) {
+	for tx, of := range j.staged {
+		if _, ok := of[key]; ok && tx != own {
+			return tx, true
+		}
+	}
+	j.s.mu.RLock()
+	at, _ := j.s.st.prepared.byKey.Get(key)
+	j.s.mu.RUnlock()
+	for i := range at {
+		if _, staged := j.staged[at[i].Tx]; at[i].Tx != own && !staged {
+			return at[i].Tx, true
+		}
+	}
+	return record.ID{}, false
 }
 
 // stage notes what the group leaves of a transaction's mutations.
@@ -113,10 +167,7 @@ func (j *judge) prepare(w *Write, res *WriteResult, old *record.Entry) {
 	}
 	res.Existed = old != nil
 	if w.Migration == "" && !w.holds(old) {
-		res.Status = StatusMismatch
-		if old != nil {
-			res.Version = old.Version
-		}
+		res.mismatch(old)
 		return
 	}
 	e := record.Entry{
@@ -151,6 +202,7 @@ func (j *judge) decide(ctx context.Context, w *Write, res *WriteResult) error {
 				return err
 			}
 		}
+		j.head.Batch = max(j.head.Batch, w.Version.Time)
 	}
 	j.stage(w.Tx, nil)
 	j.plan.records = append(j.plan.records, record.Record{Kind: kind, Tx: w.Tx})

@@ -18,7 +18,9 @@ type pending struct {
 	prior   []prior
 	results []WriteResult
 	control *control
-	err     error
+	// atomic says that all writes are done or none.
+	atomic bool
+	err    error
 
 	bytes   int
 	records int

@@ -17,7 +17,8 @@ const maxMissed = 8
 // Get returns the live entry of a key; false if there is none. The entry's Ref,
 // if it has one, is to be loaded with Load. With zero options the answer is
 // linearizable: it costs no storage operation under the lease, else a share of
-// one query, and the leaf if that is not cached.
+// one query, and the leaf if that is not cached. *PendingError says that an
+// undecided transaction has a part in the key.
 func (s *Shard) Get(ctx context.Context, key string, o ReadOptions) (record.Entry, bool, error) {
 	s.counted()
 	s.heat.touch(key)
@@ -56,6 +57,8 @@ type looked struct {
 	base  *run.Set
 	etag  store.ETag
 	milli int64
+	// prepared are the undecided mutations of the key.
+	prepared []Prepared
 }
 
 // glance looks a key up where the lease makes memory reliable and no append
@@ -77,6 +80,15 @@ func (s *Shard) glance(key string) (looked, bool) {
 	return st.look(key, st.milli(now)), true
 }
 
+// pending returns the undecided mutations of a key.
+func (st *state) pending(key string) []Prepared {
+	if len(st.prepared.byTx) == 0 {
+		return nil
+	}
+	at, _ := st.prepared.byKey.Get(key)
+	return at
+}
+
 // look reads memory, once it has been shown to be current.
 func (s *Shard) look(key string) (looked, error) {
 	now := s.cfg.Clock.Now()
@@ -92,23 +104,29 @@ func (s *Shard) look(key string) (looked, error) {
 }
 
 func (st *state) look(key string, milli int64) looked {
-	l := looked{base: st.base, etag: st.etag, milli: milli}
+	l := looked{base: st.base, etag: st.etag, milli: milli, prepared: st.pending(key)}
 	if it, ok := st.tail.get(key); ok {
 		l.entry = &it.Entry
 	}
 	return l
 }
 
-// finish completes a look-up, with the checkpoint if need be.
+// finish completes a look-up, with the checkpoint if need be, and returns the live
+// entry. *PendingError says that transactions stand in the way.
 func (l *looked) finish(ctx context.Context, key string) (record.Entry, bool, error) {
+	e, ok, err := l.find(ctx, key)
+	if err != nil || l.prepared == nil {
+		return e, ok && e.Live(l.milli), err
+	}
+	return record.Entry{}, false, &PendingError{Prepared: l.prepared, Current: e, Exists: ok, Milli: l.milli}
+}
+
+// find returns the entry of the key, dead or alive.
+func (l *looked) find(ctx context.Context, key string) (record.Entry, bool, error) {
 	if l.entry != nil {
-		return *l.entry, l.entry.Live(l.milli), nil
+		return *l.entry, true, nil
 	}
-	e, ok, err := l.base.Get(ctx, key)
-	if err != nil || !ok {
-		return record.Entry{}, false, err
-	}
-	return e, e.Live(l.milli), nil
+	return l.base.Get(ctx, key)
 }
 
 // barrier says why the shard serves nothing, if so.

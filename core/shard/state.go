@@ -1,6 +1,8 @@
 package shard
 
 import (
+	"github.com/tidwall/btree"
+
 	"github.com/latticekv/lattice/core/clock"
 	"github.com/latticekv/lattice/core/record"
 	"github.com/latticekv/lattice/core/run"
@@ -20,6 +22,9 @@ type state struct {
 	prepared preparedSet
 	// snap is the present snapshot of the tail, nil if it changed since.
 	snap *tailSnapshot
+	// locks is the present snapshot of prepared, nil if that changed since or is
+	// empty.
+	locks *btree.Map[string, []Prepared]
 
 	// proven is a moment at which the state was current for certain.
 	proven clock.Instant
@@ -46,8 +51,10 @@ func (st *state) absorb(row *record.Row, size int) {
 			st.tail.set(row.Seq, &r.Entry)
 		case r.Kind == record.KindPrepare:
 			st.prepared.add(r.Tx, &r.Entry)
+			st.locks = nil
 		case r.Kind == record.KindCommit, r.Kind == record.KindAbort:
-			delete(st.prepared, r.Tx)
+			st.prepared.end(r.Tx)
+			st.locks = nil
 		}
 	}
 	st.tail.mark(row.Seq, size)

@@ -16,7 +16,8 @@ import (
 // view has what replaced them.
 var ErrViewExpired = errors.New("view expired")
 
-// View is the state of a shard at one moment, immutable. It takes no storage
+// View is the state of a shard at one moment, immutable. Of transactions that were
+// undecided then it shows nothing, unless it was settled. It takes no storage
 // and needs no closing; it lasts as long as the collector spares its blobs, at
 // least BlobGracePeriod.
 type View struct {
@@ -27,6 +28,11 @@ type View struct {
 	milli int64
 	moved *keyspace.SlotSet // that the shard refuses, nil if there are none
 	meta  *Meta
+
+	undecided undecidedView
+	clock     clock.HLC
+	batch     clock.HLC
+	proven    clock.Instant
 }
 
 // View returns the state as current as the options demand: one proof, then any
@@ -53,7 +59,11 @@ func (st *state) view(s *Shard, now clock.Instant) *View {
 		snap := st.tail.snapshot()
 		st.snap = &snap
 	}
+	if st.locks == nil && st.prepared.byKey.Len() > 0 {
+		st.locks = st.prepared.byKey.Copy()
+	}
 	return &View{
+		undecided: undecidedView{prepared: st.locks}, clock: st.head.Clock, batch: st.head.Batch, proven: st.proven,
 		s: s, etag: st.etag, base: st.base, tail: *st.snap, milli: st.milli(now),
 		moved: st.head.meta.refused, meta: st.head.Meta(),
 	}
@@ -69,12 +79,7 @@ func (v *View) Get(ctx context.Context, key string) (record.Entry, bool, error) 
 		return record.Entry{}, false, ErrStaleRouting
 	}
 	v.s.heat.touch(key)
-	l := looked{base: v.base, milli: v.milli}
-	if it, ok := v.tail.items.Get(key); ok {
-		l.entry = &it.Entry
-	}
-	e, ok, err := l.finish(ctx, key)
-	return e, ok, v.expired(err)
+	return v.get(ctx, key)
 }
 
 // expired translates a missing blob.
@@ -94,7 +99,8 @@ func (v *View) Entries(b Bounds, reverse bool) *Cursor {
 // iter walks all entries, dead ones included.
 func (v *View) iter(b Bounds, reverse bool) run.Iterator {
 	rb := run.Bounds{From: b.From, To: b.To}
-	return run.MergeIterators(reverse, v.tail.iter(b, reverse), v.base.Iter(rb, reverse))
+	it := run.MergeIterators(reverse, v.tail.iter(b, reverse), v.base.Iter(rb, reverse))
+	return v.overlay(it, b, reverse)
 }
 
 // Count counts the live entries in bounds whose slots the caller owns up to;
@@ -107,6 +113,9 @@ func (v *View) Count(ctx context.Context, b Bounds, owns func(slot uint16) bool)
 
 // Tally counts likewise what else there is: tombstones, and what has expired.
 func (v *View) Tally(ctx context.Context, b Bounds, owns func(slot uint16) bool) (n run.Tally, err error) {
+	if len(v.undecided.within(b)) > 0 {
+		return v.tallyEach(ctx, b, owns)
+	}
 	bounds, tail := run.Bounds{From: b.From, To: b.To}, v.tail.iter(b, false)
 	if v.meta.settled() {
 		n, err = v.base.Tally(ctx, bounds, tail, v.milli)

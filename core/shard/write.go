@@ -3,6 +3,7 @@ package shard
 import (
 	"context"
 	"fmt"
+	"slices"
 )
 
 // Write performs writes of this shard, each judged by itself: a failed
@@ -12,8 +13,9 @@ import (
 // When it returns nil every applied write is durable. After an error, the
 // results that have a Status are decided, and what they say was applied is
 // durable; of the others none was applied, unless the error is
-// store.ErrOutcomeUnknown, which leaves it open. Values are kept: the caller
-// does not modify them afterwards.
+// store.ErrOutcomeUnknown, which leaves it open. Without an error, those that
+// have no Status were not tried, because a write before them is StatusPending.
+// Values are kept: the caller does not modify them afterwards.
 func (s *Shard) Write(ctx context.Context, writes []Write) ([]WriteResult, error) {
 	if len(writes) == 0 {
 		return nil, nil
@@ -37,6 +39,9 @@ func (s *Shard) Write(ctx context.Context, writes []Write) ([]WriteResult, error
 			return append(results[:start:start], make([]WriteResult, len(writes)-start)...), fmt.Errorf("write to %s: %w", s.partition, err)
 		}
 		start = end
+		if slices.ContainsFunc(p.results, func(r WriteResult) bool { return r.Status == StatusPending }) {
+			break // a later write of the same key must not go before
+		}
 	}
 	s.relieve(ctx)
 	return results, nil
