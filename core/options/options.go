@@ -130,6 +130,19 @@ type Options struct {
 	// MigrationsInterval is the time between two ticks that carry splits on.
 	MigrationsInterval time.Duration `def:"1s" min:"100ms" max:"1h" doc:"time between ticks that carry splits on"`
 
+	// TxTimeout is how long an atomic batch that spans shards may stay
+	// undecided: then whoever meets it aborts it.
+	TxTimeout time.Duration `def:"10s" min:"100ms" max:"5m" scope:"tree" doc:"how long an atomic batch may stay undecided"`
+	// TxDecisionRetention is how long the decision of an atomic batch is kept
+	// after every shard has been told.
+	TxDecisionRetention time.Duration `def:"60s" min:"1s" max:"720h" scope:"tree" doc:"how long decisions of atomic batches are kept"`
+	// AtomicWriteRetention is how long the outcome of a batch with an
+	// operationId is kept for those who repeat it.
+	AtomicWriteRetention time.Duration `def:"24h" min:"1s" max:"8760h" scope:"tree" doc:"how long outcomes of batches with an operation id are kept"`
+	// TransactionsInterval is the time between two ticks that finish atomic
+	// batches whose coordinator is gone.
+	TransactionsInterval time.Duration `def:"5s" min:"100ms" max:"1h" doc:"time between ticks that finish atomic batches"`
+
 	// SoftDeleteDuration is how long a deleted tree can be recovered.
 	SoftDeleteDuration time.Duration `def:"72h" min:"0s" max:"87600h" scope:"tree" doc:"how long a deleted tree can be recovered"`
 	// CheckpointInterval is the time between two checkpoint ticks.

@@ -38,8 +38,9 @@ type Head struct {
 	Reads, Writes uint64
 	// Batch is the highest version of what the shard holds of transactions, or of
 	// what migrations brought: a reader that sees it must see the rest of that
-	// transaction elsewhere.
-	Batch clock.HLC
+	// transaction elsewhere. Batches grows whenever there is more of that.
+	Batch   clock.HLC
+	Batches uint64
 
 	meta *metaBytes
 }
@@ -114,7 +115,7 @@ func (m *metaBytes) refuses(key string) bool {
 
 const (
 	headFormat    = 2
-	headFixedSize = 1 + 8*3 + 16 + 8*5 + 8*5 + 4
+	headFixedSize = 1 + 8*3 + 16 + 8*5 + 8*6 + 4
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -132,6 +133,12 @@ func (h *Head) setMeta(m Meta) error {
 	h.meta = &metaBytes{Meta: m, raw: raw}
 	h.meta.index()
 	return nil
+}
+
+// joins notes that the shard holds a part of a transaction, of a version.
+func (h *Head) joins(v clock.Version) {
+	h.Batch = max(h.Batch, v.Time)
+	h.Batches++
 }
 
 // encode appends the stored form of the head.
@@ -152,6 +159,7 @@ func (h *Head) encode(b []byte) []byte {
 	b = binary.BigEndian.AppendUint64(b, h.Reads)
 	b = binary.BigEndian.AppendUint64(b, h.Writes)
 	b = binary.BigEndian.AppendUint64(b, uint64(h.Batch))
+	b = binary.BigEndian.AppendUint64(b, h.Batches)
 	b = append(b, h.meta.raw...)
 	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b[start:], castagnoli))
 }
@@ -209,5 +217,6 @@ func (h *Head) decodeFixed(b []byte) []byte {
 	h.Reads = next()
 	h.Writes = next()
 	h.Batch = clock.HLC(next())
+	h.Batches = next()
 	return b
 }

@@ -404,7 +404,7 @@ func (j *judge) merge(w *Write, res *WriteResult, old *record.Entry) {
 	j.add(record.KindMerge, e)
 	if w.Migration != "" {
 		// It may be part of a batch; which, nobody here knows.
-		j.head.Batch = max(j.head.Batch, w.Version.Time)
+		j.head.joins(w.Version)
 	}
 	if e.Live(j.milli) {
 		j.head.Live++

@@ -129,8 +129,19 @@ func (v *View) Clock() clock.HLC { return v.clock }
 // Batch returns the highest version of what the view holds of transactions.
 func (v *View) Batch() clock.HLC { return v.batch }
 
-// Proven returns a moment at which the view was current for certain.
-func (v *View) Proven() clock.Instant { return v.proven }
+// Batches returns a number that is another whenever there is more of that.
+func (v *View) Batches() uint64 { return v.batches }
+
+// Batches is View.Batches of what memory knows now, which may be out of date: 0
+// if it knows nothing of the shard.
+func (s *Shard) Batches() uint64 {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.st == nil {
+		return 0
+	}
+	return s.st.head.Batches
+}
 
 // within returns the settled entries in bounds.
 func (u *undecidedView) within(b Bounds) []record.Entry {

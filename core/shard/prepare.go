@@ -157,15 +157,15 @@ func (j *judge) stage(tx record.ID, of map[string]record.Entry) {
 // prepare logs a mutation that takes effect when its transaction commits. One
 // that is there already stays as it is.
 func (j *judge) prepare(w *Write, res *WriteResult, old *record.Entry) {
+	if old != nil && !old.Live(j.milli) {
+		old = nil
+	}
+	res.Existed = old != nil
 	of := j.undecided(w.Tx)
 	if have, again := of[w.Key]; again {
 		res.Status, res.Version = StatusApplied, have.Version
 		return
 	}
-	if old != nil && !old.Live(j.milli) {
-		old = nil
-	}
-	res.Existed = old != nil
 	if w.Migration == "" && !w.holds(old) {
 		res.mismatch(old)
 		return
@@ -202,7 +202,7 @@ func (j *judge) decide(ctx context.Context, w *Write, res *WriteResult) error {
 				return err
 			}
 		}
-		j.head.Batch = max(j.head.Batch, w.Version.Time)
+		j.head.joins(w.Version)
 	}
 	j.stage(w.Tx, nil)
 	j.plan.records = append(j.plan.records, record.Record{Kind: kind, Tx: w.Tx})

@@ -73,6 +73,10 @@ func (s *Shard) value(ctx context.Context, e *record.Entry) ([]byte, error) {
 	return record.DecodeValue(*e.Ref, data)
 }
 
+// Load reads the value of an entry, from its blob if it is large. store.ErrNotFound
+// if that was collected, because the entry was replaced.
+func (s *Shard) Load(ctx context.Context, e *record.Entry) ([]byte, error) { return s.value(ctx, e) }
+
 // Read returns the live entry of a key with its value at hand, from one moment.
 func (s *Shard) Read(ctx context.Context, key string, o ReadOptions) (record.Entry, bool, error) {
 	var missed error

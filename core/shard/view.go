@@ -32,7 +32,7 @@ type View struct {
 	undecided undecidedView
 	clock     clock.HLC
 	batch     clock.HLC
-	proven    clock.Instant
+	batches   uint64
 }
 
 // View returns the state as current as the options demand: one proof, then any
@@ -63,7 +63,7 @@ func (st *state) view(s *Shard, now clock.Instant) *View {
 		st.locks = st.prepared.byKey.Copy()
 	}
 	return &View{
-		undecided: undecidedView{prepared: st.locks}, clock: st.head.Clock, batch: st.head.Batch, proven: st.proven,
+		undecided: undecidedView{prepared: st.locks}, clock: st.head.Clock, batch: st.head.Batch, batches: st.head.Batches,
 		s: s, etag: st.etag, base: st.base, tail: *st.snap, milli: st.milli(now),
 		moved: st.head.meta.refused, meta: st.head.Meta(),
 	}

@@ -24,6 +24,9 @@ type shards interface {
 type shardLog interface {
 	Create(ctx context.Context) error
 	Write(ctx context.Context, writes []shard.Write) ([]shard.WriteResult, error)
+	WriteAtomic(ctx context.Context, writes []shard.Write) ([]shard.WriteResult, error)
+	Load(ctx context.Context, e *record.Entry) ([]byte, error)
+	Batches() uint64
 	Read(ctx context.Context, key string, o shard.ReadOptions) (record.Entry, bool, error)
 	View(ctx context.Context, o shard.ReadOptions) (shardView, error)
 	Checkpoint(ctx context.Context, budget time.Duration) (shard.CheckpointReport, error)
@@ -50,6 +53,11 @@ type shardView interface {
 	Count(ctx context.Context, b shard.Bounds, owns func(slot uint16) bool) (int64, error)
 	Tally(ctx context.Context, b shard.Bounds, owns func(slot uint16) bool) (run.Tally, error)
 	Moved() *keyspace.SlotSet
+	Undecided(b shard.Bounds) []record.ID
+	Settle(o shard.Outcomes) shardView
+	Clock() clock.HLC
+	Batch() clock.HLC
+	Batches() uint64
 }
 
 // cursor walks live entries in order. The entry is valid until the next call
@@ -120,5 +128,7 @@ func (l log) Checkpoint(ctx context.Context, budget time.Duration) (shard.Checkp
 }
 
 type view struct{ *shard.View }
+
+func (v view) Settle(o shard.Outcomes) shardView { return view{v.View.Settle(o)} }
 
 func (v view) Entries(b shard.Bounds, reverse bool) cursor { return v.View.Entries(b, reverse) }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
 	"github.com/latticekv/lattice/core/keyspace"
+	"github.com/latticekv/lattice/core/record"
 	"github.com/latticekv/lattice/core/shard"
 	"golang.org/x/sync/errgroup"
 )
@@ -131,11 +133,37 @@ func (t *Tree) writeAll(ctx context.Context, writes []shard.Write) ([]shard.Writ
 		_, err := t.meta(ctx)
 		return results, err
 	}
-	err := t.routed(ctx, func(m *meta) (err error) {
-		pending, err = t.writeRound(ctx, m, writes, results, pending)
-		return err
-	})
-	return results, err
+	for try := 0; ; try++ {
+		err := t.routed(ctx, func(m *meta) (err error) {
+			pending, err = t.writeRound(ctx, m, writes, results, pending)
+			return err
+		})
+		if err != nil {
+			return results, err
+		}
+		if pending, err = t.giveWayAll(ctx, writes, results, try); err != nil || len(pending) == 0 {
+			return results, err
+		}
+	}
+}
+
+// giveWayAll removes undecided batches from the way of those writes that met one,
+// and returns their places.
+func (t *Tree) giveWayAll(ctx context.Context, writes []shard.Write, results []shard.WriteResult, try int) (places []int, err error) {
+	met := map[record.ID]bool{}
+	for i := range results {
+		if results[i].Status != shard.StatusPending {
+			continue
+		}
+		places = append(places, i)
+		if tx := results[i].Tx; !met[tx] {
+			met[tx] = true
+			if err := t.giveWay(ctx, writes[i].Key, tx, try, nil); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return places, nil
 }
 
 // writeRound sends the pending writes once, and returns those that were turned
@@ -189,12 +217,19 @@ func (t *Tree) writeGroup(ctx context.Context, l shardLog, writes []shard.Write,
 	if err != nil && !turnedAway(err) {
 		return nil, err
 	}
+	var met shard.WriteResult
 	for i, p := range places {
-		if i >= len(rs) || rs[i].Status == 0 || rs[i].Status == shard.StatusStale {
+		switch {
+		case i < len(rs) && rs[i].Status == 0 && met.Status != 0:
+			results[p] = met // it was not tried, so that nothing is overtaken
+		case i >= len(rs) || rs[i].Status == 0 || rs[i].Status == shard.StatusStale:
 			away = append(away, p)
-			continue
+		default:
+			results[p] = rs[i]
+			if rs[i].Status == shard.StatusPending {
+				met = rs[i]
+			}
 		}
-		results[p] = rs[i]
 	}
 	if len(away) > 0 && err == nil {
 		err = shard.ErrStaleRouting
@@ -203,8 +238,8 @@ func (t *Tree) writeGroup(ctx context.Context, l shardLog, writes []shard.Write,
 }
 
 // GetMany reads keys and returns those that exist, in the order of the request,
-// once for each time they were asked for. The keys of one shard come from one
-// view. The values together may have MaxValueSizeBytes: beyond that it is a
+// once for each time they were asked for. Of an atomic batch all is seen or
+// nothing, and the keys of one shard come from one moment. The values together may have MaxValueSizeBytes: beyond that it is a
 // *LimitError.
 func (t *Tree) GetMany(ctx context.Context, keys []string, o ReadOptions) ([]Item, error) {
 	if len(keys) > t.db.opts.MaxBatchOperations {
@@ -241,11 +276,17 @@ func (t *Tree) getMany(ctx context.Context, keys []string, o shard.ReadOptions) 
 	err := t.routed(ctx, func(m *meta) error {
 		// Everything is read again when one shard turns a key away: what is
 		// answered comes from one round of views.
+		groups := byOwner(m, all, func(i int) string { return keys[i] })
+		ids := slices.Sorted(maps.Keys(groups))
+		views, err := t.settledViews(ctx, m, ids, spanOf(keys), o)
+		if err != nil {
+			return err
+		}
 		budget := &byteBudget{left: t.db.opts.MaxValueSizeBytes, limit: t.db.opts.MaxValueSizeBytes}
 		g, ctx := errgroup.WithContext(ctx)
 		g.SetLimit(fanOut)
-		for id, places := range byOwner(m, all, func(i int) string { return keys[i] }) {
-			g.Go(func() error { return getGroup(ctx, t.shard(m, id), keys, answers, places, o, budget) })
+		for i, id := range ids {
+			g.Go(func() error { return getGroup(ctx, views[i], keys, answers, groups[id], budget) })
 		}
 		return g.Wait()
 	})
@@ -261,11 +302,15 @@ func (t *Tree) getMany(ctx context.Context, keys []string, o shard.ReadOptions) 
 	return items, nil
 }
 
-func getGroup(ctx context.Context, l shardLog, keys []string, answers []found, places []int, o shard.ReadOptions, b *byteBudget) error {
-	v, err := l.View(ctx, o)
-	if err != nil {
-		return err
+// spanOf returns bounds that hold all the keys.
+func spanOf(keys []string) shard.Bounds {
+	if len(keys) == 0 {
+		return shard.Bounds{}
 	}
+	return shard.Bounds{From: slices.Min(keys), To: slices.Max(keys) + "\x00"}
+}
+
+func getGroup(ctx context.Context, v shardView, keys []string, answers []found, places []int, b *byteBudget) error {
 	for _, p := range places {
 		answers[p] = found{}
 		e, ok, err := v.Get(ctx, keys[p])

@@ -47,19 +47,21 @@ func (t *Tree) countOnce(ctx context.Context, b Bounds, o shard.ReadOptions) (c 
 
 func (t *Tree) countUnder(ctx context.Context, m *meta, b Bounds, o shard.ReadOptions) (Count, error) {
 	c := Count{MapVersion: m.MapVersion, PerShard: make([]ShardCount, len(m.owners))}
+	for i, id := range m.owners {
+		c.PerShard[i].Shard = id
+	}
+	if b.empty() {
+		return c, nil
+	}
+	views, err := t.settledViews(ctx, m, m.owners, shard.Bounds(b), o)
+	if err != nil {
+		return Count{}, err
+	}
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(fanOut)
 	for i, id := range m.owners {
-		c.PerShard[i].Shard = id
-		if b.empty() {
-			continue
-		}
-		g.Go(func() error {
-			v, err := t.viewUnder(gctx, m, id, o)
-			if err != nil {
-				return err
-			}
-			c.PerShard[i].Count, err = v.Count(gctx, shard.Bounds(b), func(slot uint16) bool { return m.shardMap.Owner(slot) == id })
+		g.Go(func() (err error) {
+			c.PerShard[i].Count, err = views[i].Count(gctx, shard.Bounds(b), func(slot uint16) bool { return m.shardMap.Owner(slot) == id })
 			return err
 		})
 	}

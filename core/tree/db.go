@@ -15,6 +15,7 @@ import (
 	"github.com/latticekv/lattice/core/shard"
 	"github.com/latticekv/lattice/core/split"
 	"github.com/latticekv/lattice/core/store"
+	"github.com/latticekv/lattice/core/txn"
 )
 
 const (
@@ -55,6 +56,7 @@ type DB struct {
 	reg    registry
 	shards shards
 	splits *split.Coordinator
+	txns   *txn.Registry
 	tokens tokenKey
 	// instance identifies this process among all.
 	instance uint64
@@ -116,6 +118,7 @@ func newDB(c Config, s shards) *DB {
 		opts: c.Options, clock: c.Clock, table: c.Table, blobs: c.Blobs,
 		reg: registry{table: c.Table, clock: c.Clock}, shards: s,
 		splits:   &split.Coordinator{Table: c.Table, Clock: c.Clock, Driver: c.Clock.Uint64() | 1, Events: c.Splits},
+		txns:     txn.New(c.Table, c.Clock),
 		trees:    map[string]*entry{},
 		instance: c.Instance,
 		writer:   writerID(c.Instance),

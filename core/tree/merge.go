@@ -78,18 +78,19 @@ func (g *merge) step(ctx context.Context) error {
 	return nil
 }
 
-// openMerge takes a view of every shard that owns slots under m, in parallel,
-// and reads up to its first entry.
+// openMerge takes a view of every shard that owns slots under m, in parallel, and
+// reads up to its first entry. Atomic batches are in them whole or not at all.
 func (t *Tree) openMerge(ctx context.Context, m *meta, b Bounds, reverse bool, o shard.ReadOptions) (*merge, error) {
+	views, err := t.settledViews(ctx, m, m.owners, shard.Bounds(b), o)
+	if err != nil {
+		return nil, err
+	}
 	sources := make([]*source, len(m.owners))
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(fanOut)
 	for i, id := range m.owners {
 		g.Go(func() error {
-			v, err := t.viewUnder(gctx, m, id, o)
-			if err != nil {
-				return err
-			}
+			v := views[i]
 			s := &source{id: id, m: m.shardMap, view: v, cur: v.Entries(shard.Bounds(b), reverse)}
 			more, err := s.advance(gctx)
 			if more {

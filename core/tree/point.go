@@ -56,6 +56,10 @@ func (t *Tree) find(ctx context.Context, key string, o shard.ReadOptions) (recor
 	if turnedAway(err) {
 		e, ok, err = t.findAgain(ctx, m, err, key, o)
 	}
+	var pending *shard.PendingError
+	if errors.As(err, &pending) {
+		e, ok, err = t.settleRead(ctx, key, pending)
+	}
 	if errors.Is(err, store.ErrNotFound) {
 		return e, false, store.Corruptf("a blob of tree %q is missing: %v", t.name, err)
 	}
@@ -144,8 +148,21 @@ func (t *Tree) Delete(ctx context.Context, key string, ifVersion clock.Version) 
 	return r.Existed, nil
 }
 
-// write sends one write to the owner of its key.
+// write sends one write to the owner of its key, once no undecided batch stands in
+// its way.
 func (t *Tree) write(ctx context.Context, w shard.Write) (shard.WriteResult, error) {
+	for try := 0; ; try++ {
+		r, err := t.writeRouted(ctx, w)
+		if err != nil || r.Status != shard.StatusPending {
+			return r, err
+		}
+		if err := t.giveWay(ctx, w.Key, r.Tx, try, nil); err != nil {
+			return shard.WriteResult{}, err
+		}
+	}
+}
+
+func (t *Tree) writeRouted(ctx context.Context, w shard.Write) (shard.WriteResult, error) {
 	m, err := t.meta(ctx)
 	if err != nil {
 		return shard.WriteResult{}, err
