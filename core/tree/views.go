@@ -67,7 +67,9 @@ func (t *Tree) settledViews(ctx context.Context, m *meta, ids []keyspace.ShardID
 		}
 		if g.consistent(o) {
 			for i := range g.views {
-				g.views[i] = g.views[i].Settle(o)
+				if len(o) > 0 {
+					g.views[i] = g.views[i].Settle(o)
+				}
 			}
 			return g.views, nil
 		}
