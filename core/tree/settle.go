@@ -106,12 +106,17 @@ func (t *Tree) giveWay(ctx context.Context, key string, tx record.ID, try int, o
 	return t.routed(ctx, func(m *meta) error { return tell(ctx, t.owner(m, key), tx, o) })
 }
 
-// tell lets a shard know how an attempt of a batch has ended.
-func tell(ctx context.Context, l shardLog, tx record.ID, o txn.Outcome) error {
+// tell lets a shard know how an attempt of a batch has ended, and that earlier
+// attempts are void.
+func tell(ctx context.Context, l shardLog, tx record.ID, o txn.Outcome, void ...record.ID) error {
 	w := shard.Write{Op: shard.OpAbort, Tx: tx}
 	if o.State == txn.Committed {
 		w.Op, w.Version = shard.OpCommit, o.Version
 	}
-	_, err := l.Write(ctx, []shard.Write{w})
+	writes := []shard.Write{w}
+	for _, tx := range void {
+		writes = append(writes, shard.Write{Op: shard.OpAbort, Tx: tx})
+	}
+	_, err := l.Write(ctx, writes)
 	return err
 }

@@ -76,9 +76,9 @@ func (x *transaction) begin(ctx context.Context, operation string) (results []Ba
 		return nil, false, err
 	}
 	x.treeID = m.ID
-	now := x.t.db.clock.Now()
+	now, first := x.t.db.clock.Now(), x.t.db.txns.FirstAttempt()
 	r := txn.Row{
-		ID: x.t.db.txns.NewID(), Attempt: x.t.db.txns.FirstAttempt(), State: txn.Pending,
+		ID: x.t.db.txns.NewID(), First: first, Attempt: first, State: txn.Pending,
 		Start: clock.Next(0, now), Deadline: x.deadline(m, now), Operation: operation,
 	}
 	owners := map[keyspace.ShardID]bool{}
@@ -94,7 +94,7 @@ func (x *transaction) begin(ctx context.Context, operation string) (results []Ba
 		}
 		r.ID, r.Fingerprint = txn.OperationID(operation), txn.Fingerprint(keys)
 	}
-	row, mine, err := x.t.db.txns.Begin(ctx, x.treeID, r)
+	row, mine, err := x.t.db.txns.Begin(ctx, x.treeID, r, m.opts.TxDecisionRetention)
 	if err != nil {
 		return nil, false, err
 	}
@@ -163,7 +163,9 @@ func (x *transaction) attempt(ctx context.Context) ([]BatchResult, error) {
 		if err = mismatches(x.writes, results); err == nil {
 			if err = x.commit(ctx); err == nil {
 				// Readers and ticks finish what fails here: the batch has happened.
-				_ = x.tellAll(ctx, tx, txn.Outcome{State: txn.Committed, Version: x.row.Version})
+				if x.tellAll(ctx, tx, txn.Outcome{State: txn.Committed, Version: x.row.Version}) == nil && x.row.Operation == "" {
+					x.t.db.txns.Done(x.treeID, x.row)
+				}
 				return x.committed(), nil
 			}
 			return nil, err

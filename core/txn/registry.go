@@ -1,6 +1,7 @@
 package txn
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -32,6 +33,16 @@ type Registry struct {
 	// known are outcomes that will not change, the newest half of them twice as
 	// long: when recent is full it takes the place of former.
 	recent, former map[record.ID]Outcome
+	// done are rows that every shard has been told of by this instance, oldest
+	// first, by partition: a later batch takes them away.
+	done map[string][]doneRow
+}
+
+// doneRow is a row that is of no use after its retention.
+type doneRow struct {
+	id   ID
+	etag store.ETag
+	at   int64 // Unix milliseconds
 }
 
 // New returns a registry over a table.
@@ -84,7 +95,9 @@ func (g *Registry) FirstAttempt() uint32 { return uint32(g.clock.Uint64()) >> 1 
 
 // Begin records a new batch, durably, and reports whether this call did; if the
 // row is there already it is returned as it stands.
-func (g *Registry) Begin(ctx context.Context, treeID string, r Row) (*Row, bool, error) {
+//
+// With it go rows of batches that are done since the retention: see Done.
+func (g *Registry) Begin(ctx context.Context, treeID string, r Row, retention time.Duration) (*Row, bool, error) {
 	mine := map[string]bool{}
 	for attempt := 0; ; attempt++ {
 		g.stamp(&r)
@@ -93,12 +106,17 @@ func (g *Registry) Begin(ctx context.Context, treeID string, r Row) (*Row, bool,
 		if err != nil {
 			return nil, false, err
 		}
-		etags, err := g.table.Apply(ctx, partition(treeID, r.ID), []store.Op{store.Insert(rowKey(r.ID), data)})
+		ops := []store.Op{store.Insert(rowKey(r.ID), data)}
+		if attempt == 0 {
+			ops = append(ops, g.outlived(partition(treeID, r.ID), retention)...)
+		}
+		etags, err := g.table.Apply(ctx, partition(treeID, r.ID), ops)
 		if err == nil {
 			r.etag = etags[0]
 			return &r, true, nil
 		}
-		if !uncertain(err) || attempt == tries {
+		gone := errors.Is(err, store.ErrNotFound) // of a row to take away
+		if !uncertain(err) && !gone || attempt == tries {
 			return nil, false, fmt.Errorf("begin %s: %w", where(treeID, r.ID), err)
 		}
 		old, rerr := g.Read(ctx, treeID, r.ID)
@@ -112,6 +130,57 @@ func (g *Registry) Begin(ctx context.Context, treeID string, r Row) (*Row, bool,
 			return nil, false, fmt.Errorf("begin %s: %w", where(treeID, r.ID), err)
 		}
 	}
+}
+
+// maxDone bounds the rows that are waiting to be taken away, maxTaken those that
+// one batch takes. What is forgotten the tick finds.
+const (
+	maxDone  = 20_000
+	maxTaken = 20
+)
+
+// Done notes that every shard knows how a batch has ended.
+func (g *Registry) Done(treeID string, r *Row) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.done == nil {
+		g.done = make(map[string][]doneRow)
+	}
+	p := partition(treeID, r.ID)
+	if q := g.done[p]; len(q) < maxDone {
+		g.done[p] = append(q, doneRow{id: r.ID, etag: r.etag, at: r.Updated})
+	}
+}
+
+// IsDone reports whether Done was called for a row as it stands, and it was not
+// taken away since.
+func (g *Registry) IsDone(treeID string, r *Row) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	q := g.done[partition(treeID, r.ID)]
+	i, found := slices.BinarySearchFunc(q, r.Updated, func(d doneRow, at int64) int { return cmp.Compare(d.at, at) })
+	for ; found && i < len(q) && q[i].at == r.Updated; i++ {
+		if q[i].etag == r.etag {
+			return true
+		}
+	}
+	return false
+}
+
+// outlived returns the operations that take away rows of a partition.
+func (g *Registry) outlived(partition string, retention time.Duration) (ops []store.Op) {
+	limit := g.clock.Now().Milli() - retention.Milliseconds()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	q := g.done[partition]
+	for len(q) > 0 && q[0].at < limit && len(ops) < maxTaken {
+		ops = append(ops, store.Delete(rowKey(q[0].id), q[0].etag))
+		q = q[1:]
+	}
+	if len(ops) > 0 {
+		g.done[partition] = q
+	}
+	return ops
 }
 
 const (
@@ -371,4 +440,28 @@ func (g *Registry) Remove(ctx context.Context, treeID string, r *Row) error {
 		return nil
 	}
 	return fmt.Errorf("remove %s: %w", where(treeID, r.ID), err)
+}
+
+// Forget deletes everything that is recorded about the batches of a tree that is
+// gone for good. It may be repeated; after an error it is to be.
+func (g *Registry) Forget(ctx context.Context, treeID string) error {
+	for n := 0; n < partitions; {
+		p := partitionAt(treeID, n)
+		page, err := g.table.Range(ctx, p, store.RangeQuery{Limit: store.MaxTransactionOps})
+		if err != nil {
+			return fmt.Errorf("list transactions of %s: %w", p, err)
+		}
+		ops := make([]store.Op, 0, len(page.Rows))
+		for _, row := range page.Rows {
+			ops = append(ops, store.Delete(row.Key, row.ETag))
+		}
+		if len(ops) == 0 {
+			n++
+			continue
+		}
+		if _, err := g.table.Apply(ctx, p, ops); err != nil {
+			return fmt.Errorf("delete transactions of %s: %w", p, err)
+		}
+	}
+	return nil
 }

@@ -30,7 +30,9 @@ const (
 type Row struct {
 	// ID names the row: 12 bytes.
 	ID ID `json:"id"`
-	// Attempt is the number of the present attempt, State how it stands.
+	// First is the number of the first attempt, Attempt that of the present one,
+	// State how that stands.
+	First   uint32 `json:"first"`
 	Attempt uint32 `json:"attempt"`
 	State   State  `json:"state"`
 	// Start is when the batch first began: the earlier, the stronger in a
@@ -93,6 +95,17 @@ func (id *ID) UnmarshalText(b []byte) error {
 // Tx is the id of the present attempt, as the logs of shards have it.
 func (r *Row) Tx() record.ID { return txOf(r.ID, r.Attempt) }
 
+// maxVoid bounds the earlier attempts that anybody is told of.
+const maxVoid = 128
+
+// Void returns the ids of earlier attempts, all of them aborted.
+func (r *Row) Void() (txs []record.ID) {
+	for a := r.Attempt; a != r.First && len(txs) < maxVoid; a-- {
+		txs = append(txs, txOf(r.ID, a-1))
+	}
+	return txs
+}
+
 func txOf(id ID, attempt uint32) (tx record.ID) {
 	copy(tx[:], id[:])
 	binary.BigEndian.PutUint32(tx[len(id):], attempt)
@@ -114,7 +127,7 @@ var rowFormat = frame.Format{Magic: "LTTX", Version: 1, MaxSize: store.MaxRowByt
 
 // partitions is over how many partitions the rows of a tree are spread, so that
 // batches are not held up by what one takes.
-const partitions = 16
+const partitions = 4
 
 // partition returns where a row of a tree lies.
 func partition(treeID string, id ID) string { return partitionAt(treeID, int(id[0]%partitions)) }

@@ -1,0 +1,162 @@
+package tree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/latticekv/lattice/core/keyspace"
+	"github.com/latticekv/lattice/core/shard"
+	"github.com/latticekv/lattice/core/store"
+	"github.com/latticekv/lattice/core/txn"
+	"golang.org/x/sync/errgroup"
+)
+
+// TransactionsReport says what a tick of Transactions did.
+type TransactionsReport struct {
+	// Trees and Rows are the numbers looked at; Complete says that the walk came
+	// round.
+	Trees, Rows int
+	Complete    bool
+	// Aborted are batches that were overdue, Told those of which the shards were
+	// told, Removed those that were forgotten.
+	Aborted, Told, Removed int
+	// Failed counts failures; the first ones are in Failures.
+	Failed   int
+	Failures []Failure
+}
+
+// txPage is how many rows a tick reads at a time, maxTxRows how many of one tree
+// it looks at.
+const (
+	txPage    = 200
+	maxTxRows = 10_000
+)
+
+// Transactions finishes atomic batches whose coordinator is gone: it aborts what
+// is overdue, tells the shards what was decided, and forgets what is done, tree
+// after tree for as long as the budget lasts (0 is TickBudget). Calls may
+// overlap.
+func (db *DB) Transactions(ctx context.Context, budget time.Duration) (TransactionsReport, error) {
+	var (
+		out TransactionsReport
+		rep Report
+	)
+	w := db.walker("~walk-transactions", budget, &rep)
+	w.tree = func(ctx context.Context, s stored) (bool, error) {
+		if s.State != StateActive || !s.Settled {
+			return false, nil
+		}
+		return false, db.finishBatches(ctx, s, &out)
+	}
+	err := w.run(ctx)
+	out.Trees, out.Complete, out.Failed, out.Failures = rep.Trees, rep.Complete, rep.Failed, rep.Failures
+	return out, err
+}
+
+// finishBatches looks at the batches of one tree.
+func (db *DB) finishBatches(ctx context.Context, s stored, rep *TransactionsReport) error {
+	m, err := newMeta(s, db.opts, db.clock.Now())
+	if err != nil {
+		return err
+	}
+	t := &db.entryOf(s.Name).reader
+	var failed []error
+	for place, n := "", 0; n < maxTxRows; {
+		page, err := db.txns.List(ctx, m.ID, place, txPage)
+		if err != nil {
+			return errors.Join(append(failed, err)...)
+		}
+		for _, r := range page.Rows {
+			rep.Rows++
+			if err := t.finishBatch(ctx, m, r, rep); err != nil && len(failed) < maxFailures {
+				failed = append(failed, err)
+			}
+		}
+		n += len(page.Rows)
+		if place = page.Next; place == "" {
+			break
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// finishBatch brings one batch forward.
+func (t *Tree) finishBatch(ctx context.Context, m *meta, r *txn.Row, rep *TransactionsReport) error {
+	now := t.db.clock.Now()
+	if r.State == txn.Pending {
+		if now.Milli() <= r.Deadline {
+			return nil
+		}
+		o, err := t.db.txns.Abort(ctx, m.ID, r.Tx())
+		if err != nil {
+			return err
+		}
+		if o.State == txn.Aborted {
+			rep.Aborted++
+		}
+		if r, err = t.db.txns.Read(ctx, m.ID, r.ID); err != nil {
+			return ignore(err, txn.ErrNoRow)
+		}
+	}
+	keep := m.opts.TxDecisionRetention
+	if r.Operation != "" {
+		keep = m.opts.AtomicWriteRetention
+	}
+	age := r.Age(now)
+	if !r.Told && !t.db.txns.IsDone(m.ID, r) && (r.State == txn.Aborted || age >= m.opts.TxTimeout) {
+		if err := t.tellOwners(ctx, m, r); err != nil {
+			return err
+		}
+		rep.Told++
+		err := t.db.txns.Change(ctx, m.ID, r, func(r *txn.Row) { r.Told = true })
+		return ignore(err, txn.ErrLost)
+	}
+	if r.Told && age >= keep || age >= 2*keep && t.db.txns.IsDone(m.ID, r) {
+		rep.Removed++
+		return t.db.txns.Remove(ctx, m.ID, r)
+	}
+	return nil
+}
+
+func ignore(err, target error) error {
+	if errors.Is(err, target) {
+		return nil
+	}
+	return err
+}
+
+// tellOwners tells how a batch has ended to every shard that was asked to prepare
+// a part of it, and to those that own its keys by now.
+func (t *Tree) tellOwners(ctx context.Context, m *meta, r *txn.Row) error {
+	ids := map[keyspace.ShardID]bool{}
+	for _, id := range r.Shards {
+		ids[id] = true
+	}
+	for _, run := range r.Slots.Ranges() {
+		for slot := int(run[0]); slot <= int(run[1]); slot++ {
+			ids[m.shardMap.Owner(uint16(slot))] = true
+		}
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(fanOut)
+	for _, id := range slices.Sorted(maps.Keys(ids)) {
+		if int(id) >= len(m.partitions) {
+			return store.Corruptf("transaction %x names shard %d, which tree %q never had", r.ID, id, t.name)
+		}
+		g.Go(func() error {
+			err := tell(gctx, t.shard(m, id), r.Tx(), txn.Outcome{State: r.State, Version: r.Version}, r.Void()...)
+			if errors.Is(err, shard.ErrNoShard) {
+				return nil // given up in a migration that ended long ago
+			}
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return fmt.Errorf("tell how an atomic batch ended: %w", err)
+	}
+	return nil
+}
