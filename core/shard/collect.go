@@ -42,6 +42,11 @@ func (s *Shard) Collect(ctx context.Context) (CollectReport, error) {
 	if err := s.refresh(ctx); err != nil {
 		return rep, err
 	}
+	if _, overdue := s.livePins(); overdue {
+		if err := s.dropPins(ctx); err != nil {
+			return rep, err
+		}
+	}
 	g, err := s.findGarbage(ctx)
 	if err != nil || len(g.rows)+len(g.blobs) == 0 {
 		return rep, err
@@ -88,6 +93,10 @@ func (s *Shard) findRows(ctx context.Context, g *garbage) error {
 		covered = min(covered, out.Since)
 	}
 	s.mu.RUnlock()
+	pins, _ := s.livePins()
+	for i := range pins {
+		covered = min(covered, pins[i].Seq)
+	}
 	limit := s.cfg.Clock.Now().Milli() - s.cfg.WalGracePeriod.Milliseconds()
 	q := throughQuery(covered)
 	for range collectPages {
@@ -161,28 +170,21 @@ func (s *Shard) eachBlob(ctx context.Context, visit func(store.BlobInfo)) error 
 }
 
 // unreferenced keeps of names those that neither the checkpoint, nor one that
-// was replaced within the grace period, nor the log above it refers to.
+// was replaced within the grace period, nor the log above it, nor a pinned state
+// refers to.
 func (s *Shard) unreferenced(ctx context.Context, names []string) ([]string, error) {
 	used := make(map[string]struct{})
-	s.mu.RLock()
+	s.mu.Lock()
 	base, meta := s.st.base, s.st.head.Meta()
-	s.st.tail.items.Scan(func(_ string, it *tailItem) bool {
-		if it.Ref != nil {
-			used[it.Ref.Blob] = struct{}{}
-		}
-		return true
-	})
-	for _, p := range s.st.prepared.list() {
-		if p.Entry.Ref != nil {
-			used[p.Entry.Ref.Blob] = struct{}{}
-		}
-	}
-	s.mu.RUnlock()
+	present := s.st.view(s, s.cfg.Clock.Now())
+	s.mu.Unlock()
 	if base.Name() != meta.Checkpoint.Manifest {
 		return nil, fmt.Errorf("collect %s: the checkpoint moved: %w", s.partition, store.ErrUnavailable)
 	}
-	for name := range base.Blobs() {
-		used[name] = struct{}{}
+	present.blobs(used)
+	pins, _ := s.livePins()
+	if err := s.pinnedBlobs(ctx, pins, used); err != nil {
+		return nil, err
 	}
 	now := s.cfg.Clock.Now().Milli()
 	for _, d := range base.Dropped() {

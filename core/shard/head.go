@@ -78,6 +78,8 @@ type Meta struct {
 	// Ended are the latest migrations that are over, newest last: a frozen
 	// coordinator must not open them again.
 	Ended []string `json:"ended,omitempty"`
+	// Pins are states that are kept for snapshots.
+	Pins []Pin `json:"pins,omitempty"`
 }
 
 // Checkpoint points to a manifest.

@@ -49,6 +49,9 @@ type Shard struct {
 	// crowd is the number of requests in the last group, pace the nanoseconds
 	// that its append took.
 	crowd, pace atomic.Int64
+	// pinned are views of pinned states, by id.
+	pinned      sync.Map // of *View
+	pinnedCount atomic.Int64
 	// retired says that the pool has forgotten the object: it holds no lease.
 	retired atomic.Bool
 }

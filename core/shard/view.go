@@ -33,6 +33,7 @@ type View struct {
 	clock     clock.HLC
 	batch     clock.HLC
 	batches   uint64
+	pinned    bool // what is missing of it has expired for good
 }
 
 // View returns the state as current as the options demand: one proof, then any
@@ -85,6 +86,9 @@ func (v *View) Get(ctx context.Context, key string) (record.Entry, bool, error) 
 // expired translates a missing blob.
 func (v *View) expired(err error) error {
 	if errors.Is(err, store.ErrNotFound) {
+		if v.pinned {
+			return fmt.Errorf("%w: %v", ErrPinExpired, err)
+		}
 		return fmt.Errorf("%w: %v", ErrViewExpired, err)
 	}
 	return err
@@ -117,7 +121,7 @@ func (v *View) Tally(ctx context.Context, b Bounds, owns func(slot uint16) bool)
 		return v.tallyEach(ctx, b, owns)
 	}
 	bounds, tail := run.Bounds{From: b.From, To: b.To}, v.tail.iter(b, false)
-	if v.meta.settled() {
+	if v.meta.settled() && !v.pinned {
 		n, err = v.base.Tally(ctx, bounds, tail, v.milli)
 	} else {
 		n, err = v.base.TallyOf(ctx, bounds, tail, v.milli, func(key string) bool {
