@@ -16,8 +16,8 @@ import (
 type fake struct {
 	*miniredis.Miniredis
 	mu sync.Mutex
-	// run is the id of the process.
-	run string
+	// run is the id of the process, info further lines of INFO.
+	run, info string
 	// before is called with each command; it answers itself if it returns true.
 	before func(c *server.Peer, cmd string, args []string) bool
 }
@@ -32,13 +32,13 @@ func startFake(t *testing.T) *fake {
 func (f *fake) hook() {
 	f.Server().SetPreHook(func(c *server.Peer, cmd string, args ...string) bool {
 		f.mu.Lock()
-		run, before := f.run, f.before
+		run, info, before := f.run, f.info, f.before
 		f.mu.Unlock()
 		if before != nil && before(c, cmd, args) {
 			return true
 		}
 		if cmd == "INFO" {
-			c.WriteBulk("redis_version:7.0.15\r\nredis_mode:standalone\r\nrun_id:" + run + "\r\n")
+			c.WriteBulk("redis_version:7.0.15\r\nredis_mode:standalone\r\nrun_id:" + run + "\r\n" + info)
 			return true
 		}
 		return false
