@@ -91,3 +91,4 @@ func (r *run) wait() int {
 	<-r.Exited()
 	return r.ExitCode()
 }
+

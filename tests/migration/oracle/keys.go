@@ -1,21 +1,18 @@
-package migration
+package oracle
 
 import (
+	"context"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 	"unicode/utf8"
 
-	"encoding/json"
-
 	"github.com/redis/go-redis/v9"
-
-	"github.com/latticekv/lattice/tests/engines"
 )
 
 // redisKeys are keys of every type; each is made of the seed and its number
@@ -119,7 +116,7 @@ func pairs(rng *rand.Rand, n int, binaryName bool) []string {
 // scores are members in the order of their scores.
 func scores(rng *rand.Rand, n int) []redis.Z {
 	out := make([]redis.Z, n)
-	score := -float64(rng.IntN(5))
+	score := float64(-rng.IntN(5))
 	for i, member := range words(rng, n) {
 		out[i] = redis.Z{Member: member, Score: score}
 		score += 0.25 * float64(1+rng.IntN(8))
@@ -131,41 +128,46 @@ func scores(rng *rand.Rand, n int) []redis.Z {
 }
 
 // fill puts the keys into a server.
-func (r redisKeys) fill(t *testing.T, server engines.Redis) {
-	t.Helper()
-	client := server.Client(t)
+func (r redisKeys) fill(ctx context.Context, address string) error {
+	options, err := redis.ParseURL(address)
+	if err != nil {
+		return err
+	}
+	client := redis.NewClient(options)
+	defer client.Close()
 	const portion = 2000
 	for from := 0; from < r.count; from += portion {
 		pipe := client.Pipeline()
 		for i := from; i < min(from+portion, r.count); i++ {
 			k := r.at(i)
-			k.write(t, pipe)
+			k.write(ctx, pipe)
 			if !k.expiry.IsZero() {
-				pipe.PExpireAt(t.Context(), k.key, k.expiry)
+				pipe.PExpireAt(ctx, k.key, k.expiry)
 			}
 		}
-		if _, err := pipe.Exec(t.Context()); err != nil {
-			t.Fatal(err)
+		if _, err := pipe.Exec(ctx); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
-func (k *redisKey) write(t *testing.T, pipe redis.Pipeliner) {
+func (k *redisKey) write(ctx context.Context, pipe redis.Pipeliner) {
 	switch {
 	case k.hash != nil:
-		pipe.HSet(t.Context(), k.key, k.hash)
+		pipe.HSet(ctx, k.key, k.hash)
 	case k.list != nil:
-		pipe.RPush(t.Context(), k.key, anys(k.list)...)
+		pipe.RPush(ctx, k.key, anys(k.list)...)
 	case k.set != nil:
-		pipe.SAdd(t.Context(), k.key, anys(k.set)...)
+		pipe.SAdd(ctx, k.key, anys(k.set)...)
 	case k.sorted != nil:
-		pipe.ZAdd(t.Context(), k.key, k.sorted...)
+		pipe.ZAdd(ctx, k.key, k.sorted...)
 	case k.entries != nil:
 		for i, values := range k.entries {
-			pipe.XAdd(t.Context(), &redis.XAddArgs{Stream: k.key, ID: streamID(i), Values: values})
+			pipe.XAdd(ctx, &redis.XAddArgs{Stream: k.key, ID: streamID(i), Values: values})
 		}
 	default:
-		pipe.Set(t.Context(), k.key, k.text, 0)
+		pipe.Set(ctx, k.key, k.text, 0)
 	}
 }
 

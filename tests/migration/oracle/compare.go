@@ -1,15 +1,15 @@
-package migration
+package oracle
 
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"reflect"
-	"testing"
 	"time"
 )
 
@@ -40,34 +40,43 @@ type held struct {
 	Count     int
 }
 
-// verify compares a tree with what it must hold: no key more or less, none
-// twice, every value, every expiry. Keys may be gone whose time is up.
-func (p *place) verify(t *testing.T, tree string, want content) {
-	t.Helper()
-	resp, err := p.get(t.Context(), "/v1/trees/"+url.PathEscape(tree)+"/entries", "Accept", "application/x-ndjson")
+// verify compares a tree of a service with what it must hold: no key more or
+// less, none twice, every value, every expiry. Keys may be gone whose time is
+// up.
+func verify(ctx context.Context, service, tree string, want content) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, service+"/v1/trees/"+url.PathEscape(tree)+"/entries", http.NoBody)
 	if err != nil {
-		t.Fatal(err)
+		return err
+	}
+	req.Header.Set("Accept", "application/x-ndjson")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		t.Fatalf("scan %s: %s", tree, resp.Status)
+		return fmt.Errorf("scan %s: %s", tree, resp.Status)
 	}
 	lines := bufio.NewScanner(resp.Body)
-	lines.Buffer(nil, 128<<20)
+	lines.Buffer(nil, longestLine)
 	c := comparison{want: want, seen: make(map[string]struct{}, len(want))}
 	for lines.Scan() {
 		var h held
 		if err := json.Unmarshal(lines.Bytes(), &h); err != nil {
-			t.Fatalf("scan %s: %v: %.200s", tree, err, lines.Bytes())
+			return fmt.Errorf("scan %s: %w: %.200s", tree, err, lines.Bytes())
 		}
 		if err := c.add(&h); err != nil {
-			t.Fatalf("tree %s: %v", tree, err)
+			return fmt.Errorf("tree %s: %w", tree, err)
 		}
 	}
 	if err := errors.Join(lines.Err(), c.finish(time.Now())); err != nil {
-		t.Fatalf("tree %s: %v", tree, err)
+		return fmt.Errorf("tree %s: %w", tree, err)
 	}
+	return nil
 }
+
+// longestLine is that of a value of 64 MiB.
+const longestLine = 128 << 20
 
 // comparison takes the lines of a scan one by one.
 type comparison struct {
@@ -146,48 +155,4 @@ func decodeJSON(b []byte) (any, error) {
 		return nil, errors.New("more than one JSON value")
 	}
 	return v, nil
-}
-
-func TestComparisonNoticesEverything(t *testing.T) {
-	now := time.Now()
-	text := func(s string) func() []byte { return func() []byte { return []byte(s) } }
-	want := content{
-		"a": {bytes: text("1")}, "b": {object: func() any { return map[string]any{"n": json.Number("1.50")} }},
-		"c": {bytes: text(""), expiry: now.Add(time.Hour)}, "d": {bytes: text("4"), expiry: now.Add(-time.Hour)},
-	}
-	a, b := held{Key: "a", Value: []byte("1")}, held{Key: "b", Value: []byte(`{"n": 1.50}`)}
-	c := held{Key: "c", Value: []byte{}, ExpiresAt: now.Add(time.Hour)}
-	d := held{Key: "d", Value: []byte("4"), ExpiresAt: now.Add(-time.Hour)}
-	end := func(n int) held { return held{End: true, Count: n} }
-	cases := []struct {
-		name  string
-		lines []held
-		ok    bool
-	}{
-		{"equal", []held{a, b, c, end(3)}, true},
-		{"expired one still there", []held{a, b, c, d, end(4)}, true},
-		{"missing", []held{a, c, end(2)}, false},
-		{"twice", []held{a, a, b, c, end(4)}, false},
-		{"too many", []held{a, b, c, {Key: "e"}, end(4)}, false},
-		{"order", []held{b, a, c, end(3)}, false},
-		{"value", []held{{Key: "a", Value: []byte("2")}, b, c, end(3)}, false},
-		{"number", []held{a, {Key: "b", Value: []byte(`{"n":1.5}`)}, c, end(3)}, false},
-		{"two values", []held{a, {Key: "b", Value: []byte(`{"n":1.50}{}`)}, c, end(3)}, false},
-		{"expiry lost", []held{a, b, {Key: "c", Value: []byte{}}, end(3)}, false},
-		{"expiry in other units", []held{a, b, {Key: "c", Value: []byte{}, ExpiresAt: now.Add(3600 * time.Millisecond)}, end(3)}, false},
-		{"expiry invented", []held{{Key: "a", Value: []byte("1"), ExpiresAt: now.Add(time.Hour)}, b, c, end(3)}, false},
-		{"broken off", []held{a, b, c}, false},
-		{"count", []held{a, b, c, end(4)}, false},
-		{"after the end", []held{a, b, c, end(3), end(3)}, false},
-	}
-	for _, k := range cases {
-		q := comparison{want: want, seen: map[string]struct{}{}}
-		var err error
-		for i := range k.lines {
-			err = errors.Join(err, q.add(&k.lines[i]))
-		}
-		if err = errors.Join(err, q.finish(now)); (err == nil) != k.ok {
-			t.Errorf("%s: %v", k.name, err)
-		}
-	}
 }

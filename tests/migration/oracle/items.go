@@ -1,15 +1,13 @@
-package migration
+package oracle
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"testing"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
-
-	"github.com/latticekv/lattice/tests/engines"
 )
 
 // items are documents over many partitions. Each is made of the seed and its
@@ -22,8 +20,6 @@ type items struct {
 const (
 	itemDatabase  = "shop"
 	itemContainer = "items"
-	// itemTemplate is the key that the tests have made of an item.
-	itemTemplate = "item/{pk}/{id}"
 )
 
 // partition is that of a number; some have many items, and some one.
@@ -49,23 +45,18 @@ func (s items) at(i int) map[string]any {
 }
 
 // fill makes the container and its items.
-func (s items) fill(t *testing.T, server engines.Cosmos) {
-	t.Helper()
-	client := server.Client(t)
-	if _, err := client.CreateDatabase(t.Context(), azcosmos.DatabaseProperties{ID: itemDatabase}, nil); err != nil {
-		t.Fatal(err)
-	}
-	database, err := client.NewDatabase(itemDatabase)
+func (s items) fill(ctx context.Context, address, key string) error {
+	credential, err := azcosmos.NewKeyCredential(key)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
-	properties := azcosmos.ContainerProperties{ID: itemContainer, PartitionKeyDefinition: azcosmos.PartitionKeyDefinition{Paths: []string{"/pk"}}}
-	if _, err := database.CreateContainer(t.Context(), properties, nil); err != nil {
-		t.Fatal(err)
-	}
-	container, err := database.NewContainer(itemContainer)
+	client, err := azcosmos.NewClientWithKey(address, credential, nil)
 	if err != nil {
-		t.Fatal(err)
+		return err
+	}
+	container, err := makeContainer(ctx, client)
+	if err != nil {
+		return err
 	}
 	byPartition := map[string][]int{}
 	for i := range s.count {
@@ -78,12 +69,31 @@ func (s items) fill(t *testing.T, server engines.Cosmos) {
 			for _, i := range portion {
 				batch.CreateItem(mustJSON(s.at(i)), nil)
 			}
-			answer, err := container.ExecuteTransactionalBatch(t.Context(), batch, nil)
-			if err != nil || !answer.Success {
-				t.Fatalf("create items of %s: %v", partition, err)
+			answer, err := container.ExecuteTransactionalBatch(ctx, batch, nil)
+			if err != nil {
+				return err
+			}
+			if !answer.Success {
+				return fmt.Errorf("items of %s were refused", partition)
 			}
 		}
 	}
+	return nil
+}
+
+func makeContainer(ctx context.Context, client *azcosmos.Client) (*azcosmos.ContainerClient, error) {
+	if _, err := client.CreateDatabase(ctx, azcosmos.DatabaseProperties{ID: itemDatabase}, nil); err != nil {
+		return nil, err
+	}
+	database, err := client.NewDatabase(itemDatabase)
+	if err != nil {
+		return nil, err
+	}
+	properties := azcosmos.ContainerProperties{ID: itemContainer, PartitionKeyDefinition: azcosmos.PartitionKeyDefinition{Paths: []string{"/pk"}}}
+	if _, err := database.CreateContainer(ctx, properties, nil); err != nil {
+		return nil, err
+	}
+	return database.NewContainer(itemContainer)
 }
 
 // want is what a tree must hold.
@@ -94,30 +104,4 @@ func (s items) want() content {
 		out[fmt.Sprintf("item/%s/%s", item["pk"], item["id"])] = entry{object: func() any { return s.at(i) }}
 	}
 	return out
-}
-
-func TestItemsReachTheEmulator(t *testing.T) {
-	s := items{seed: 1, count: 3000, partitions: 300}
-	server := engines.StartCosmos(t)
-	s.fill(t, server)
-	container, err := server.Client(t).NewContainer(itemDatabase, itemContainer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := 0; i < s.count; i += 100 {
-		item := s.at(i)
-		got, err := container.ReadItem(t.Context(), azcosmos.NewPartitionKeyString(s.partition(i)), item["id"].(string), nil)
-		if err != nil {
-			t.Fatalf("item %d: %v", i, err)
-		}
-		read, err := decodeJSON(got.Value)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for name, value := range item {
-			if held := read.(map[string]any)[name]; string(mustJSON(held)) != string(mustJSON(value)) {
-				t.Errorf("item %d: %s is %v, want %v", i, name, held, value)
-			}
-		}
-	}
 }
