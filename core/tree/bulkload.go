@@ -65,6 +65,8 @@ const (
 	maxFanIn = 16
 	// parallelMerges bounds the shards whose runs are merged at once.
 	parallelMerges = 4
+	// readAhead is how many leaves a merge reads ahead, in all its runs together.
+	readAhead = 8
 	// agingShare is the share of BlobGracePeriod after which staged leaves are
 	// written anew: the collector takes what nothing refers to.
 	agingShare = 8
@@ -146,6 +148,7 @@ func (l *oneShot) slices(ctx context.Context) ([]*bulkSlice, error) {
 	if err := l.spill(ctx); err != nil {
 		return nil, err
 	}
+	l.buf = nil // the merge has the memory to itself
 	if err := l.merge(ctx, func(*bulkSlice) bool { return true }); err != nil {
 		return nil, err
 	}
@@ -272,7 +275,9 @@ func (l *oneShot) mergeOverlapping(ctx context.Context, s *bulkSlice) error {
 func (l *oneShot) mergeRuns(ctx context.Context, s *bulkSlice, runs []*shard.Staged) (*shard.Staged, error) {
 	inputs := make([]run.Iterator, len(runs))
 	for i, r := range runs {
-		inputs[i] = r.Iter()
+		var stop func()
+		inputs[i], stop = r.ReadBack(ctx, max(1, readAhead/len(runs)))
+		defer stop()
 	}
 	merged, err := stageAll(ctx, l.shard(s), l.version, bulk.Merge(inputs...), runs[0].Load)
 	if err != nil {

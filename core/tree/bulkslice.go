@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 
 	"github.com/latticekv/lattice/core/bulk"
@@ -192,7 +191,10 @@ func (b *bulkRun) ungraftable(ctx context.Context, m *meta, l shardLog, s *bulkS
 		return b.records(ctx, m, l, s.part.Iter(), nil)
 	}
 	for _, r := range s.runs {
-		if err := b.records(ctx, m, l, r.Iter(), r.Load); err != nil {
+		it, stop := r.ReadBack(ctx, 1)
+		err := b.records(ctx, m, l, it, r.Load)
+		stop()
+		if err != nil {
 			return err
 		}
 	}
@@ -268,44 +270,62 @@ func (b *bulkRun) divide(ctx context.Context, m *meta, s *bulkSlice) ([]*bulkSli
 
 // restage reads what was staged and stages it on the shards that own it now.
 func (b *bulkRun) restage(ctx context.Context, m *meta, s *bulkSlice) ([]*bulkSlice, error) {
-	stages := map[keyspace.ShardID]*shard.Stage{}
-	parts := map[keyspace.ShardID]*bulkSlice{}
-	abandon := func(err error) ([]*bulkSlice, error) {
-		for _, g := range stages {
-			g.Abandon()
-		}
-		return nil, err
-	}
+	d := &division{b: b, m: m, stages: map[keyspace.ShardID]*shard.Stage{}, parts: map[keyspace.ShardID]*bulkSlice{}}
 	for _, r := range s.runs {
-		it := r.Iter()
-		for it.Next(ctx) {
-			slot := keyspace.Slot(it.Entry().Key)
-			id := m.shardMap.Owner(slot)
-			if stages[id] == nil {
-				stages[id] = b.t.shard(m, id).Stage(ctx, b.version)
-				parts[id] = &bulkSlice{owner: id}
-			}
-			parts[id].slots.Add(slot)
-			parts[id].count++
-			if err := addLoaded(ctx, stages[id], it.Entry(), r.Load); err != nil {
-				return abandon(err)
-			}
-		}
-		if err := it.Err(); err != nil {
-			return abandon(err)
+		if err := d.add(ctx, r); err != nil {
+			d.abandon()
+			return nil, err
 		}
 	}
+	return d.finish()
+}
+
+// division divides what was staged on one shard by a newer map.
+type division struct {
+	b      *bulkRun
+	m      *meta
+	stages map[keyspace.ShardID]*shard.Stage
+	parts  map[keyspace.ShardID]*bulkSlice
+}
+
+// add takes the entries of a run, which follow those of the runs before.
+func (d *division) add(ctx context.Context, r *shard.Staged) error {
+	it, stop := r.ReadBack(ctx, 1)
+	defer stop()
+	for it.Next(ctx) {
+		slot := keyspace.Slot(it.Entry().Key)
+		id := d.m.shardMap.Owner(slot)
+		if d.stages[id] == nil {
+			d.stages[id] = d.b.t.shard(d.m, id).Stage(ctx, d.b.version)
+			d.parts[id] = &bulkSlice{owner: id}
+		}
+		d.parts[id].slots.Add(slot)
+		d.parts[id].count++
+		if err := addLoaded(ctx, d.stages[id], it.Entry(), r.Load); err != nil {
+			return err
+		}
+	}
+	return it.Err()
+}
+
+func (d *division) abandon() {
+	for _, g := range d.stages {
+		g.Abandon()
+	}
+}
+
+func (d *division) finish() ([]*bulkSlice, error) {
 	var out []*bulkSlice
-	for id, g := range stages {
+	for id, g := range d.stages {
 		staged, err := g.Finish()
-		delete(stages, id)
+		delete(d.stages, id)
 		if err != nil {
-			return abandon(err)
+			d.abandon()
+			return nil, err
 		}
-		parts[id].runs = []*shard.Staged{staged}
-		out = append(out, parts[id])
+		d.parts[id].runs = []*shard.Staged{staged}
+		out = append(out, d.parts[id])
 	}
-	slices.SortFunc(out, func(x, y *bulkSlice) int { return int(x.owner) - int(y.owner) })
 	return out, nil
 }
 
