@@ -81,7 +81,7 @@ type Options struct {
 }
 
 // Phase is what a pass is doing.
-type Phase int32
+type Phase int
 
 // The phases.
 const (
@@ -104,7 +104,8 @@ func (p Phase) String() string {
 
 // Progress says how far a pass is.
 type Progress struct {
-	phase atomic.Int32
+	// OnPhase, if set, is told what is being done from then on.
+	OnPhase func(Phase)
 	// Done and Total are the work of the present phase; a Total of 0 is unknown.
 	Done, Total atomic.Int64
 	// Written and Rejected count over the whole pass.
@@ -118,13 +119,12 @@ type Progress struct {
 // Waiting says that the service is waited for.
 func (p *Progress) Waiting() bool { return p.waits.Load() > 0 || p.broken.Load() }
 
-// Phase is the present one.
-func (p *Progress) Phase() Phase { return Phase(p.phase.Load()) }
-
 func (p *Progress) begin(ph Phase, total int64) {
-	p.phase.Store(int32(ph))
 	p.Done.Store(0)
 	p.Total.Store(max(total, 0))
+	if p.OnPhase != nil {
+		p.OnPhase(ph)
+	}
 }
 
 func (o Options) withDefaults() (Options, error) {

@@ -95,8 +95,8 @@ type Options struct {
 
 // Progress says how far a verification is.
 type Progress struct {
-	// Phase is what is being done.
-	Phase atomic.Int32
+	// OnPhase, if set, is told what is being done from then on.
+	OnPhase func(Phase)
 	// Read is how many records were read, Changes how many changed ones.
 	Read, Changes atomic.Int64
 	// Keys is how many keys were compared, Differs how many of them differ.
@@ -176,14 +176,26 @@ func (o *Options) prefixOf(key string) string {
 	return key[:end]
 }
 
-// The phases of a verification.
+// Phase is what a verification is doing.
+type Phase int
+
+// The phases.
 const (
 	// Reading: the source is read.
-	Reading int32 = iota
+	Reading Phase = iota
 	// ReadingChanges: what has changed at the source is read.
 	ReadingChanges
 	// Comparing: source and tree are compared.
 	Comparing
-	// Diagnosing: the service is asked for the shape of the tree.
-	Diagnosing
 )
+
+// String names the phase for people.
+func (p Phase) String() string {
+	return [...]string{"read source", "read changes", "compare"}[p]
+}
+
+func (p *Progress) begin(ph Phase) {
+	if p.OnPhase != nil {
+		p.OnPhase(ph)
+	}
+}

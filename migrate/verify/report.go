@@ -141,11 +141,14 @@ type Report struct {
 	First       []Difference `json:"first,omitempty"`
 	Differences string       `json:"differences,omitempty"`
 	// Prefixes and Ranges are the first of them, at most MaxListed each; all are
-	// in files of those names. Their numbers are those of all.
+	// in files of their own. Their numbers are those of all.
 	Prefixes    []Prefix `json:"prefixes,omitempty"`
 	PrefixCount int64    `json:"prefixCount"`
 	Ranges      []Range  `json:"ranges,omitempty"`
 	RangeCount  int64    `json:"rangeCount"`
+	// PrefixesFile and RangesFile are those files.
+	PrefixesFile string `json:"prefixesFile,omitempty"`
+	RangesFile   string `json:"rangesFile,omitempty"`
 	// Unbounded is how many prefixes beyond the first 10,000 had their
 	// boundaries compared only as far as the sample met them.
 	Unbounded int64 `json:"prefixesWithoutBoundaries,omitempty"`

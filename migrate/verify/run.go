@@ -91,7 +91,7 @@ func Run(ctx context.Context, job Job, t *client.Tree, o Options) (Report, error
 	if err != nil {
 		return Report{}, err
 	}
-	o.Progress.Phase.Store(Comparing)
+	o.Progress.begin(Comparing)
 	o.Run, o.Expect, o.Changed = rd.r.Run, rd.r.Counted.Read, changed
 	report, err := Against(ctx, entries, t, o)
 	if err != nil {
@@ -164,7 +164,7 @@ func (rd *reader) save() error { return journal.Save(rd.dir, readName, &rd.r) }
 
 // read makes the two passes.
 func (rd *reader) read(ctx context.Context) (Entries, Keys, error) {
-	rd.o.Progress.Phase.Store(Reading)
+	rd.o.Progress.begin(Reading)
 	sp, err := rd.pass(ctx, entriesName, &rd.r.Entries, rd.job.Source.Read, rd.take)
 	if err != nil {
 		return nil, nil, err
@@ -173,7 +173,7 @@ func (rd *reader) read(ctx context.Context) (Entries, Keys, error) {
 	if rd.job.Cut == "" || !ok {
 		return packed(sp.Sorted), nil, nil
 	}
-	rd.o.Progress.Phase.Store(ReadingChanges)
+	rd.o.Progress.begin(ReadingChanges)
 	since := func(ctx context.Context, from source.Position) iter.Seq2[source.Page, error] {
 		return changing.ReadSince(ctx, rd.job.Cut, from)
 	}

@@ -198,7 +198,7 @@ func (st *store) report(t string) (Report, error) {
 	r := Report{
 		Source: st.o.Source, Tree: t, Prefix: st.o.Prefix, Values: st.o.Values, Started: st.s.Started, Ended: st.o.Now().UTC(),
 		Total: st.s.Total, Differences: st.o.Dir.Join(differencesName), PrefixCount: st.s.Closed, RangeCount: st.s.Ranges,
-		Unbounded: max(0, st.s.Opened-maxBounded),
+		PrefixesFile: st.o.Dir.Join(prefixesName), RangesFile: st.o.Dir.Join(rangesName), Unbounded: max(0, st.s.Opened-maxBounded),
 	}
 	err := errors.Join(
 		list(st, differencesName, st.s.DifferencesSize, st.o.Show, &r.First),
