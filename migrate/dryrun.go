@@ -98,6 +98,8 @@ func (t *trial) run(ctx context.Context, isSample bool) (err error) {
 		err = nil
 	}
 	if err == nil {
+		t.Stats.Total.Store(t.st.Counts.Mapped)
+		t.Stats.Done.Store(0)
 		t.Notify(Event{Kind: EventPhase, Text: string(PhaseCheck)})
 		err = t.measure(ctx)
 	}
@@ -112,8 +114,6 @@ func (t *trial) run(ctx context.Context, isSample bool) (err error) {
 
 // measure looks at every entry in order.
 func (t *trial) measure(ctx context.Context) error {
-	t.Stats.Total.Store(t.st.Counts.Mapped)
-	t.Stats.Done.Store(0)
 	b := &t.out
 	chunk := newBuilder(&t.Options)
 	drop := func(kept, other *spool.Entry, isConflict bool) error {

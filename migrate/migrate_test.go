@@ -88,12 +88,40 @@ func TestTheAccountBalances(t *testing.T) {
 	}
 }
 
+// MIGRATION-LESSONS 3: however the source is cut and ordered, each run counts
+// the same.
+func TestThreeRunsCountTheSame(t *testing.T) {
+	records := append(numbered(upTo(60)...), record(-1, ""), record(7, "value 7"))
+	var counts Counts
+	for size := range 3 {
+		slices.Reverse(records)
+		s, src := newService(), &listSource{pages: paged(5+2*size, records...)}
+		o := options(t, folder(t), src, s)
+		o.MaxRejects = 1
+		r, err := Run(t.Context(), o)
+		if err != nil || !r.Complete || s.Len("t") != 60 {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		if size == 0 {
+			counts = r.Counts
+		}
+		want(t, &r, counts)
+	}
+}
+
 // Of one record that was read twice the later reading counts.
 func TestARecordReadTwiceIsReplaced(t *testing.T) {
 	s, src := newService(), &listSource{pages: paged(2, append(numbered(1, 2), record(1, "newer"), record(2, "value 2"))...)}
-	r, err := Run(t.Context(), options(t, folder(t), src, s))
-	if err != nil {
-		t.Fatal(err)
+	o := options(t, folder(t), src, s)
+	var told []string
+	o.Notify = func(e Event) {
+		if e.Kind == EventNote {
+			told = append(told, e.Text)
+		}
+	}
+	r, err := Run(t.Context(), o)
+	if err != nil || len(told) != 1 || !strings.Contains(told[0], `row 1 was read again, with key "k/0001"`) {
+		t.Fatalf("%q, %v", told, err)
 	}
 	want(t, &r, Counts{Read: 4, Mapped: 4, Duplicates: 2, Loaded: 2})
 	if got := s.dump(t, "t"); got != "k/0001=newer\nk/0002=value 2\n" {

@@ -47,6 +47,8 @@ type migration struct {
 	rejects *journal.File
 	// told are the kinds of reasons that Notify has been told.
 	told map[string]bool
+	// toldTwice says that it was told of a record that came twice.
+	toldTwice bool
 	// lossyBefore are the conversions of earlier runs.
 	lossyBefore map[mapping.Loss]int64
 	// reached says that the service has answered.
@@ -250,6 +252,8 @@ func (m *migration) phases(ctx context.Context) error {
 		if phase == PhaseDone {
 			return nil
 		}
+		m.Stats.Done.Store(0)
+		m.Stats.Total.Store(0)
 		m.Notify(Event{Kind: EventPhase, Text: string(m.phaseName())})
 		if err := m.phase(ctx); err != nil {
 			return err
@@ -271,8 +275,6 @@ func (m *migration) phaseName() Phase {
 
 // phase carries one phase out and sets the next one.
 func (m *migration) phase(ctx context.Context) error {
-	m.Stats.Done.Store(0)
-	m.Stats.Total.Store(0)
 	switch {
 	case m.st.Phase == PhaseRead && m.Order == OrderSource:
 		return m.stream(ctx)

@@ -134,7 +134,7 @@ func (m *migration) cut(b *batch) error {
 func (m *migration) inOrder(e *spool.Entry, b *batch) (bool, error) {
 	if m.st.Passed != "" && e.Key <= m.st.Passed {
 		m.st.Counts.Mapped++
-		m.st.Counts.Duplicates++
+		m.duplicate(e.Key, e.Origin, e.Origin)
 		return false, nil
 	}
 	if !b.hasLast || e.Key > b.last.Key {
@@ -146,7 +146,7 @@ func (m *migration) inOrder(e *spool.Entry, b *batch) (bool, error) {
 	}
 	m.st.Counts.Mapped++
 	if b.last.Origin == e.Origin || b.last.Digest == contentDigest(e) {
-		m.st.Counts.Duplicates++
+		m.duplicate(e.Key, b.last.Origin, e.Origin)
 		return false, nil
 	}
 	return false, m.reject(conflict(e, b.last.Origin))

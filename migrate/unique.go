@@ -98,6 +98,20 @@ func conflict(e *spool.Entry, other string) source.Fault {
 	return source.Fault{Origin: e.Origin, Key: e.Key, Reason: fmt.Sprintf("its key is that of %s, which holds something else", other)}
 }
 
+// duplicate accounts for a record that came twice, and tells of the first one.
+func (m *migration) duplicate(key, kept, other string) {
+	m.st.Counts.Duplicates++
+	if m.toldTwice {
+		return
+	}
+	m.toldTwice = true
+	if kept == other {
+		m.note("seen twice: %s was read again, with key %q; the later reading counts, and others like it are only counted", other, key)
+		return
+	}
+	m.note("seen twice: %s holds what %s does, with key %q; it is dropped, and others like it are only counted", other, kept, key)
+}
+
 // check finds what comes twice and counts what is left, before anything is
 // loaded.
 func (m *migration) check(ctx context.Context) error {
@@ -119,7 +133,7 @@ func (m *migration) recount(ctx context.Context) error {
 		if isConflict {
 			return m.reject(conflict(other, kept.Origin))
 		}
-		c.Duplicates++
+		m.duplicate(other.Key, kept.Origin, other.Origin)
 		return nil
 	}
 	for e, err := range unique(m.spool.Sorted(ctx, ""), drop) {
