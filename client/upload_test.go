@@ -133,6 +133,26 @@ func TestChunkIsSentAgainAsItWas(t *testing.T) {
 	}
 }
 
+// TestOtherAcknowledgementsAreRefused: they are not of what was sent.
+func TestOtherAcknowledgementsAreRefused(t *testing.T) {
+	answer := ""
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, answer) }))
+	defer srv.Close()
+	c, err := client.New(srv.URL, client.Options{})
+	must(t, err)
+	defer c.CloseIdle()
+	for _, answer = range []string{`{}`, `{"chunkIndex":2,"nextChunkIndex":3,"acceptedEntryCount":1}`, `{"chunkIndex":1,"nextChunkIndex":3,"acceptedEntryCount":1}`} {
+		_, err = c.Tree("t").AppendBulkLoad(t.Context(), "op", 1, chunk(t, "a"), client.BulkOptions{})
+		wantErr(t, err, client.ErrProtocol)
+	}
+	for _, answer = range []string{`{}`, `{"operationId":"other","status":"open"}`, `{"operationId":"op"}`} {
+		_, err = c.Tree("t").BulkLoadState(t.Context(), "op")
+		wantErr(t, err, client.ErrProtocol)
+		_, _, err = c.Tree("t").BeginBulkLoad(t.Context(), "op")
+		wantErr(t, err, client.ErrProtocol)
+	}
+}
+
 func TestUploadIsCancelled(t *testing.T) {
 	srv := httptest.NewServer(clienttest.New())
 	defer srv.Close()

@@ -159,6 +159,8 @@ func TestBulkLoadFormIsDeclared(t *testing.T) {
 		r.ndjson("POST", bulkOnce+query, lines("a")).wantProblem(400, CodeInvalidArgument)
 	}
 	r.ndjson("POST", bulkOnce, lines("a"), "Content-Encoding", "gzip").wantProblem(400, CodeInvalidArgument)
+	r.ndjson("POST", bulkOnce, "x\n").wantProblem(400, CodeInvalidArgument)
+	r.ndjson("POST", bulkStream, "").wantProblem(400, CodeInvalidArgument)
 	r.ndjson("GET", bulkOnce, "").wantProblem(405, CodeMethodNotAllowed)
 	if len(r.db.trees) != 0 {
 		t.Error("a refused load made the tree")

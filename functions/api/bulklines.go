@@ -44,6 +44,8 @@ func (h *heldLines) next() ([]byte, error) {
 type streamLines struct {
 	body *bufio.Reader
 	long []byte
+	// limit bounds a line.
+	limit int
 	// hold asks for memory before it is taken.
 	hold func(n int64) error
 	// done is told of every line that is not empty.
@@ -85,13 +87,13 @@ func (s *streamLines) whole(line []byte) []byte {
 
 func (s *streamLines) collect(part []byte) error {
 	need := len(s.long) + len(part)
-	if need > maxLineBytes {
-		f := failf(CodeRequestTooLarge, "the line has more than %d bytes", maxLineBytes)
-		f.Limit = maxLineBytes
+	if need > s.limit {
+		f := failf(CodeRequestTooLarge, "the line has more than %d bytes", s.limit)
+		f.Limit = int64(s.limit)
 		return f
 	}
 	if size := cap(s.long); need > size {
-		grown := min(max(2*size, 2*need), maxLineBytes)
+		grown := min(max(2*size, 2*need), s.limit)
 		if err := s.hold(int64(grown - size)); err != nil {
 			return err
 		}

@@ -140,7 +140,7 @@ func FuzzBulkLines(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte, piece int) {
 		held := all(&lineSource{lines: &heldLines{body}, parse: testParser()})
 		pieces := &pieces{body, 1 + abs(piece)%64}
-		streamed := all(&lineSource{lines: &streamLines{body: bufio.NewReaderSize(pieces, 16), hold: free, done: func() {}}, parse: testParser()})
+		streamed := all(&lineSource{lines: &streamLines{body: bufio.NewReaderSize(pieces, 16), limit: 1 << 20, hold: free, done: func() {}}, parse: testParser()})
 		if held != streamed {
 			t.Errorf("%q is read as\n%s\nand as a stream as\n%s", body, held, streamed)
 		}
@@ -244,24 +244,28 @@ func TestReadingAStreamMakesOneKeyOfGarbage(t *testing.T) {
 }
 
 func TestLinesAreBounded(t *testing.T) {
-	endless := &streamLines{body: bufio.NewReaderSize(endlessReader{}, linesPortion), hold: free, done: func() {}}
-	_, err := endless.next()
-	if p := classify(cmp.Or(err, io.EOF)); p.Code != CodeRequestTooLarge || p.Limit != maxLineBytes {
+	const limit = 100_000
+	read := func(size int, hold func(int64) error) error {
+		body := strings.NewReader(strings.Repeat("x", size) + "\n")
+		l := &streamLines{body: bufio.NewReaderSize(body, 1000), limit: limit, hold: hold, done: func() {}}
+		line, err := l.next()
+		if err == nil && len(line) != size {
+			t.Errorf("%d of %d bytes", len(line), size)
+		}
+		return err
+	}
+	for _, size := range []int{0, 999, 1000, 1001, limit - 1, limit} {
+		var held int64
+		if err := read(size, func(n int64) error { held += n; return nil }); err != nil || held > limit || size > 1000 && held < int64(size) {
+			t.Errorf("%d bytes: %v, %d held", size, err, held)
+		}
+	}
+	if p := classify(cmp.Or(read(limit+1, free), io.EOF)); p.Code != CodeRequestTooLarge || p.Limit != limit {
+		t.Errorf("%+v", p)
+	}
+	if err := read(limit, func(int64) error { return failf(CodeUnavailable, "full") }); classify(cmp.Or(err, io.EOF)).Code != CodeUnavailable {
 		t.Errorf("%v", err)
 	}
-	full := &streamLines{body: bufio.NewReaderSize(endlessReader{}, linesPortion), done: func() {}, hold: func(n int64) error { return failf(CodeUnavailable, "full") }}
-	if _, err := full.next(); classify(cmp.Or(err, io.EOF)).Code != CodeUnavailable {
-		t.Errorf("%v", err)
-	}
-}
-
-type endlessReader struct{}
-
-func (endlessReader) Read(b []byte) (int, error) {
-	for i := range b {
-		b[i] = 'x'
-	}
-	return len(b), nil
 }
 
 // deadlineBody is a connection whose reads end at its deadline.
