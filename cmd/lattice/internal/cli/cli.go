@@ -53,6 +53,7 @@ type grammar struct {
 	Export exportCmd `cmd:"" help:"Save the entries of a range as NDJSON, CSV or TSV."`
 
 	Migrate migrateCmd `cmd:"" help:"Migrate a dataset from another store into an empty tree."`
+	Verify  verifyCmd  `cmd:"" help:"Compare a tree with the store it was migrated from."`
 	Trees   treesCmd   `cmd:"" help:"List, create, change, delete and recover trees."`
 
 	Shards  shardsCmd  `cmd:"" help:"Show how a tree is divided into shards."`
@@ -79,6 +80,8 @@ type env struct {
 	token  string
 	cacert string
 	json   bool
+	// args are the arguments of the command line.
+	args []string
 }
 
 // exited carries the code of an exit out of the parser.
@@ -94,13 +97,13 @@ func Run(ctx context.Context, args []string, con Console) (code int) {
 	}()
 	var g grammar
 	parser, err := kong.New(&g, kong.Name("lattice"), kong.Description(description),
-		kong.Writers(con.Out, con.Err), kong.Exit(func(c int) { panic(exited(c)) }),
+		kong.Writers(con.Out, con.Err), kong.Exit(func(c int) { panic(exited(c)) }), kong.PostBuild(tidyVerify),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100, NoExpandSubcommands: true}))
 	if err != nil {
 		fmt.Fprintln(con.Err, "lattice: build command line:", err)
 		return ExitFailed
 	}
-	e := &env{Console: con, ctx: ctx}
+	e := &env{Console: con, ctx: ctx, args: args}
 	if len(args) == 0 {
 		args = []string{"--help"}
 	}

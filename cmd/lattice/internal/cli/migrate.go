@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -44,13 +43,17 @@ A key is made by a template of text and fields in braces, such as "order/{tenant
 the end, hold separators. A segment that is empty, NULL or holds a separator, and a number wider than its
 padding, are rejected with their row.
 
-Begin with --dry-run: it reads everything, writes nothing, and says what would happen.`
+Begin with --dry-run: it reads everything, writes nothing, and says what would happen. Afterwards,
+--since state brings the tree up to date with a source that is still in use, as often as need be: it writes
+what has changed, with --deletes also deletes what is gone, and says what is left to do until the cut-over.
+"lattice verify" compares the two at any time.`
 }
 
 // migrateFlags are what all sources have in common. A command embeds them, and
 // calls run.
 type migrateFlags struct {
 	Tree string `arg:"" help:"Name of the tree to fill."`
+	deltaFlags
 
 	KeyTemplate string `help:"Key made of fields: \"order/{tenant}/{id:019d}\"." placeholder:"TEMPLATE" group:"Keys and values"`
 	NullSegment string `help:"Text that stands for NULL in a key; without it such rows are rejected." placeholder:"TEXT" group:"Keys and values"`
@@ -119,11 +122,17 @@ func (f *migrateFlags) Validate() error {
 	if f.Sample > 0 && !f.DryRun {
 		return errors.New("--sample goes with --dry-run")
 	}
-	return nil
+	return f.validate()
 }
 
 // run migrates src, or says what would happen. It closes src.
 func (f *migrateFlags) run(e *env, src source.Source) error {
+	switch {
+	case f.instead != nil:
+		return f.instead(e, src)
+	case f.Since != "":
+		return f.runDelta(e, src)
+	}
 	defer func() { _ = src.Close() }()
 	con := newMigrateConsole(e, f.Progress.resolve(e))
 	defer con.stop()
@@ -183,12 +192,8 @@ func (f *migrateFlags) options(e *env, src source.Source) (migrate.Options, erro
 	if err != nil {
 		return migrate.Options{}, usagef("%v", err)
 	}
-	dir := f.State
-	if dir == "" {
-		dir = "lattice-migrate-" + f.Tree
-	}
 	return migrate.Options{
-		Dir: filepath.Clean(dir), Source: src, Info: info, Target: cl.Tree(f.Tree), Tree: f.Tree, TargetName: f.targetName(e),
+		Dir: f.dir(), Source: src, Info: info, Target: cl.Tree(f.Tree), Tree: f.Tree, TargetName: f.targetName(e),
 		Mapper: mapper, Shape: f.shapes(&info), Order: migrate.Order(f.Order), ChunkEntries: f.ChunkEntries, ChunkBytes: f.ChunkBytes,
 		MaxRejects: f.MaxRejects, Rate: f.Rate, RetryFor: f.RetryFor, Restart: f.Restart, Stats: &migrate.Stats{},
 		Spool: spool.Options{SortMemory: f.SortMemory << 20},
@@ -312,7 +317,7 @@ func migrateCode(err error) (int, bool) {
 			return ExitNo, true
 		}
 	}
-	return 0, false
+	return deltaCode(err)
 }
 
 // address is where a source is, given so that a password need not stand in the
