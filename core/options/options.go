@@ -143,6 +143,11 @@ type Options struct {
 	// batches whose coordinator is gone.
 	TransactionsInterval time.Duration `def:"5s" min:"100ms" max:"1h" doc:"time between ticks that finish atomic batches"`
 
+	// CursorIdleTtl is how long a cursor lives without being used.
+	CursorIdleTtl time.Duration `def:"48h" min:"1s" max:"8760h" scope:"tree" doc:"life of a cursor that is not used"`
+	// SnapshotCursorTtl likewise, of a cursor that holds a snapshot.
+	SnapshotCursorTtl time.Duration `def:"6h" min:"5s" max:"720h" scope:"tree" doc:"life of a snapshot cursor that is not used"`
+
 	// SoftDeleteDuration is how long a deleted tree can be recovered.
 	SoftDeleteDuration time.Duration `def:"72h" min:"0s" max:"87600h" scope:"tree" doc:"how long a deleted tree can be recovered"`
 	// CheckpointInterval is the time between two checkpoint ticks.
@@ -197,6 +202,9 @@ var relations = []struct {
 	}},
 	{"InlineValueBytes", func(o *Options) string {
 		return when(o.InlineValueBytes > o.GroupCommitMaxBytes, "must not exceed GroupCommitMaxBytes")
+	}},
+	{"SnapshotCursorTtl", func(o *Options) string {
+		return when(4*o.MaxClockSkew >= o.SnapshotCursorTtl, "must be more than four times MaxClockSkew")
 	}},
 	{"MaxClockSkew", func(o *Options) string {
 		return when(2*o.MaxClockSkew >= o.LeaseDuration, "must be less than half of LeaseDuration")

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/latticekv/lattice/core/clock"
+	"github.com/latticekv/lattice/core/keyspace"
 	"github.com/latticekv/lattice/core/run"
 	"github.com/latticekv/lattice/core/store"
 )
@@ -41,14 +42,17 @@ type Pin struct {
 
 // Pin pins the present state under an id and a cut, with one append, which lifts
 // the shard's clock past the cut. ErrPastCut says that the clock is there
-// already: nothing changed then. The same id again pins anew.
-func (s *Shard) Pin(ctx context.Context, id string, cut clock.HLC, expiry int64) (Pin, error) {
+// already, and ErrStaleRouting that the shard does not own all of the slots, unless
+// nil: nothing changed then. The same id again pins anew.
+func (s *Shard) Pin(ctx context.Context, id string, cut clock.HLC, expiry int64, owned *keyspace.SlotSet) (Pin, error) {
 	p := Pin{ID: id, Cut: cut, Expiry: expiry}
 	err := s.submit(ctx, &pending{control: &control{note: "pin " + id, clock: cut, apply: func(h *Head, now clock.Instant) error {
 		m := *h.Meta()
 		switch {
 		case m.Closed:
 			return ErrClosed
+		case owned != nil && h.meta.refused != nil && h.meta.refused.Intersects(owned):
+			return ErrStaleRouting
 		case h.Clock >= cut:
 			return ErrPastCut
 		}
@@ -63,7 +67,37 @@ func (s *Shard) Pin(ctx context.Context, id string, cut clock.HLC, expiry int64)
 	if err != nil {
 		return Pin{}, fmt.Errorf("pin %s: %w", s.partition, err)
 	}
+	s.keepPinned(&p)
 	return p, nil
+}
+
+// keepPinned keeps the state that was just pinned, if memory has it still: the
+// pin's own row changed no entry.
+func (s *Shard) keepPinned(p *Pin) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.st == nil || s.st.head.Seq != p.Last+1 || s.st.base.Name() != p.Manifest {
+		return
+	}
+	v := s.st.view(s, s.cfg.Clock.Now())
+	s.keepView(p, s.pinnedView(p, v.base, v.tail, v.undecided))
+}
+
+// pinnedView is the view of a pinned state.
+func (s *Shard) pinnedView(p *Pin, base *run.Set, tail tailSnapshot, u undecidedView) *View {
+	return &View{
+		s: s, base: base, tail: tail, undecided: u, milli: p.Cut.Milli(), meta: &Meta{}, pinned: true, clock: p.Cut,
+	}
+}
+
+// keepView remembers a pinned view; of too many, all are forgotten, and read
+// anew when they are asked for.
+func (s *Shard) keepView(p *Pin, v *View) {
+	if s.pinnedCount.Add(1) > MaxPins {
+		s.pinned.Clear()
+		s.pinnedCount.Store(1)
+	}
+	s.pinned.Store(p.ID, v)
 }
 
 // Repin moves the expiry of a pin, unless it is gone: ErrPinExpired.
@@ -112,11 +146,7 @@ func (s *Shard) Pinned(ctx context.Context, p Pin) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.pinnedCount.Add(1) > MaxPins {
-		s.pinned.Clear() // they are read anew when they are asked for
-		s.pinnedCount.Store(1)
-	}
-	s.pinned.Store(p.ID, v)
+	s.keepView(&p, v)
 	return v, nil
 }
 
@@ -136,12 +166,11 @@ func (s *Shard) openPin(ctx context.Context, p *Pin) (*View, error) {
 			st.absorb(&rows[i], 0)
 		}
 	}
-	snap := st.tail.snapshot()
-	v := &View{s: s, base: base, tail: snap, milli: p.Cut.Milli(), meta: &Meta{}, pinned: true, clock: p.Cut}
+	var u undecidedView
 	if st.prepared.byKey.Len() > 0 {
-		v.undecided.prepared = st.prepared.byKey.Copy()
+		u.prepared = st.prepared.byKey.Copy()
 	}
-	return v, nil
+	return s.pinnedView(p, base, st.tail.snapshot(), u), nil
 }
 
 // unpinned translates what is missing of a pinned state.

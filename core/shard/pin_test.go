@@ -19,7 +19,7 @@ import (
 
 func pin(t *testing.T, s *shard.Shard, src clock.Source, id string, life time.Duration) shard.Pin {
 	t.Helper()
-	p, err := s.Pin(t.Context(), id, soon(time.Second).Time, src.Now().Milli()+life.Milliseconds())
+	p, err := s.Pin(t.Context(), id, soon(time.Second).Time, src.Now().Milli()+life.Milliseconds(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func TestPins(t *testing.T) {
 		if r := put(t, f.other, "k", "2"); r.Version.Time <= p.Cut || first.Version.Time > p.Cut {
 			t.Errorf("versions %s and %s around the cut %v", first.Version, r.Version, p.Cut)
 		}
-		if _, err := f.Shard.Pin(t.Context(), "late", p.Cut, 1<<60); !errors.Is(err, shard.ErrPastCut) {
+		if _, err := f.Shard.Pin(t.Context(), "late", p.Cut, 1<<60, nil); !errors.Is(err, shard.ErrPastCut) {
 			t.Errorf("a cut that is past: %v", err)
 		}
 		if err := f.Repin(t.Context(), "p", f.src.Now().Milli()+time.Hour.Milliseconds()); err != nil {
@@ -139,7 +139,7 @@ func TestPins(t *testing.T) {
 			t.Errorf("repin after unpin: %v", err)
 		}
 		for i := range shard.MaxPins + 1 {
-			_, err = f.Shard.Pin(t.Context(), fmt.Sprint(i), soon(time.Duration(i+2)*time.Second).Time, 1<<60)
+			_, err = f.Shard.Pin(t.Context(), fmt.Sprint(i), soon(time.Duration(i+2)*time.Second).Time, 1<<60, nil)
 		}
 		if !errors.Is(err, shard.ErrTooManyPins) {
 			t.Errorf("one too many: %v", err)

@@ -27,6 +27,10 @@ type shardLog interface {
 	WriteAtomic(ctx context.Context, writes []shard.Write) ([]shard.WriteResult, error)
 	Load(ctx context.Context, e *record.Entry) ([]byte, error)
 	Batches() uint64
+	Pin(ctx context.Context, id string, cut clock.HLC, expiry int64, owned *keyspace.SlotSet) (shard.Pin, error)
+	Repin(ctx context.Context, id string, expiry int64) error
+	Unpin(ctx context.Context, id string) error
+	Pinned(ctx context.Context, p shard.Pin) (shardView, error)
 	Read(ctx context.Context, key string, o shard.ReadOptions) (record.Entry, bool, error)
 	View(ctx context.Context, o shard.ReadOptions) (shardView, error)
 	Checkpoint(ctx context.Context, budget time.Duration) (shard.CheckpointReport, error)
@@ -117,6 +121,14 @@ type log struct{ *shard.Shard }
 
 func (l log) View(ctx context.Context, o shard.ReadOptions) (shardView, error) {
 	v, err := l.Shard.View(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return view{v}, nil
+}
+
+func (l log) Pinned(ctx context.Context, p shard.Pin) (shardView, error) {
+	v, err := l.Shard.Pinned(ctx, p)
 	if err != nil {
 		return nil, err
 	}

@@ -101,7 +101,7 @@ func (db *DB) clearGrave(ctx context.Context, v *grave, r store.Row) error {
 	if err := db.eachShard(ctx, &old, func(ctx context.Context, l shardLog) error { return l.Destroy(ctx) }); err != nil {
 		return err
 	}
-	if err := errors.Join(db.splits.Forget(ctx, v.ID), db.loads(v.ID).forget(ctx), db.txns.Forget(ctx, v.ID)); err != nil {
+	if err := errors.Join(db.splits.Forget(ctx, v.ID), db.loads(v.ID).forget(ctx), db.txns.Forget(ctx, v.ID), db.cursors(v.ID).forget(ctx)); err != nil {
 		return err
 	}
 	_, err := db.table.Apply(ctx, partitionRegistry, []store.Op{store.Delete(r.Key, r.ETag)})

@@ -2,6 +2,7 @@ package tree
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/latticekv/lattice/core/keyspace"
@@ -111,7 +112,7 @@ func (db *DB) tend(ctx context.Context, s stored, rep *Report) (bool, error) {
 	if s.State != StateActive {
 		return false, nil
 	}
-	return true, db.loads(s.ID).tidy(ctx, db.opts.BulkLoadRetention)
+	return true, errors.Join(db.loads(s.ID).tidy(ctx, db.opts.BulkLoadRetention), db.tendCursors(ctx, s))
 }
 
 // overdue reports whether a deleted tree can no longer be recovered.

@@ -23,6 +23,8 @@ type scanner struct {
 	passed bool
 	// failures counts reopenings since the last entry.
 	failures int
+	// opened, unless nil, opens the merge in another way: on a snapshot.
+	opened func(ctx context.Context, b Bounds) (*merge, error)
 	// treeID is the tree that the scan began in; another one of the same name
 	// does not continue it.
 	treeID  string
@@ -68,7 +70,12 @@ func (s *scanner) tryPeek(ctx context.Context) (*record.Entry, error) {
 	return e, nil
 }
 
-func (s *scanner) open(ctx context.Context) error {
+func (s *scanner) open(ctx context.Context) (err error) {
+	if s.opened != nil {
+		s.passed = false
+		s.merge, err = s.opened(ctx, s.bounds)
+		return err
+	}
 	return s.t.routed(ctx, func(m *meta) (err error) {
 		if s.treeID != "" && s.treeID != m.ID {
 			return fmt.Errorf("tree %q was replaced during a scan: %w", s.t.name, ErrTopologyUnstable)

@@ -1,0 +1,53 @@
+package tree
+
+import (
+	"errors"
+	"time"
+)
+
+// ErrCursorNotFound: no cursor has the id, or it has expired.
+var ErrCursorNotFound = errors.New("cursor not found")
+
+// CursorKind says what the pages of a cursor are.
+type CursorKind string
+
+// The kinds of cursor.
+const (
+	CursorKeys        CursorKind = "keys"
+	CursorEntries     CursorKind = "entries"
+	CursorDeleteRange CursorKind = "delete-range"
+)
+
+// CursorQuery describes a cursor.
+type CursorQuery struct {
+	Kind   CursorKind
+	Bounds Bounds
+	// Reverse walks in descending order. Not for a delete-range.
+	Reverse bool
+	// Snapshot keeps the state of one moment for all pages. Not for a
+	// delete-range.
+	Snapshot bool
+}
+
+// CursorInfo is what its caller must know of a cursor.
+type CursorInfo struct {
+	ID string
+	// Expires is when it ends unless it is used; every page moves that.
+	Expires time.Time
+	// Snapshot is the cut of a snapshot cursor, empty for others.
+	Snapshot string
+}
+
+// CursorPage is one page.
+type CursorPage struct {
+	// Page is its number, from 1.
+	Page int64
+	// Items are the entries, without values if the kind is keys.
+	Items []Item
+	// Deleted is how many keys a delete-range has removed for this page: after a
+	// crash in the middle of it, those that were left to remove.
+	Deleted int64
+	// HasMore says that another page may have entries.
+	HasMore bool
+	Expires time.Time
+}
