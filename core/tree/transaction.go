@@ -63,8 +63,8 @@ func (t *Tree) transact(ctx context.Context, writes []shard.Write, operation str
 		if attempt == maxAttempts || t.db.reg.pause(ctx, attempt, 0) != nil {
 			return nil, fmt.Errorf("atomic batch: %w: %w", err, store.ErrUnavailable)
 		}
-		if err := x.again(ctx); err != nil {
-			return nil, err
+		if results, over, err = x.again(ctx); over || err != nil {
+			return results, err
 		}
 	}
 }
@@ -99,7 +99,7 @@ func (x *transaction) begin(ctx context.Context, operation string) (results []Ba
 		return nil, false, err
 	}
 	x.row = row
-	if mine || operation == "" {
+	if mine && row.State == txn.Pending {
 		return nil, false, nil
 	}
 	return x.inherit(ctx, &r)
@@ -127,30 +127,39 @@ func (x *transaction) inherit(ctx context.Context, r *txn.Row) (results []BatchR
 			return nil, true, err
 		}
 	}
-	switch {
-	case x.row.State == txn.Committed:
-		return x.committed(), true, nil
-	case x.row.Final:
-		return nil, true, x.mismatch()
-	}
-	return nil, false, x.again(ctx)
+	return x.again(ctx)
 }
 
-// again begins another attempt of an aborted batch, under the same row.
-func (x *transaction) again(ctx context.Context) error {
+// again begins another attempt of an aborted batch, under the same row. It is
+// over if the row has the outcome: another request of the same name may have
+// taken the batch over, and what it decided stands.
+func (x *transaction) again(ctx context.Context) (results []BatchResult, over bool, err error) {
 	m, err := x.t.meta(ctx)
 	if err != nil {
-		return err
+		return nil, false, err
 	}
-	err = x.t.db.txns.Change(ctx, x.treeID, x.row, func(r *txn.Row) {
-		r.Attempt++
-		r.State, r.Floor, r.Told = txn.Pending, 0, false
-		r.Deadline = x.deadline(m, x.t.db.clock.Now())
-	})
-	if errors.Is(err, txn.ErrLost) && x.row.Operation != "" {
-		return fmt.Errorf("operation %q: %w: %w", x.row.Operation, ErrOperationInProgress, err)
+	for {
+		switch {
+		case x.row.State == txn.Committed:
+			return x.committed(), true, nil
+		case x.row.Final:
+			return nil, true, x.mismatch()
+		case x.row.State == txn.Pending:
+			return nil, true, fmt.Errorf("operation %q: %w", x.row.Operation, ErrOperationInProgress)
+		}
+		err = x.t.db.txns.Change(ctx, x.treeID, x.row, func(r *txn.Row) {
+			r.Attempt++
+			r.State, r.Floor, r.Told = txn.Pending, 0, false
+			r.Deadline = x.deadline(m, x.t.db.clock.Now())
+		})
+		switch {
+		case errors.Is(err, txn.ErrNoRow):
+			return nil, true, fmt.Errorf("atomic batch: %w: %w", store.ErrUnavailable, err)
+		case !errors.Is(err, txn.ErrLost):
+			return nil, err != nil, err
+		}
+		// The tick has noted that the shards were told, as a rule.
 	}
-	return err
 }
 
 // attempt prepares, decides, and tells the shards. errRetry says that somebody
@@ -188,8 +197,11 @@ func (x *transaction) abandon(ctx context.Context, tx record.ID, results []shard
 	if err == nil || lost {
 		_ = x.tellAll(ctx, tx, txn.Outcome{State: txn.Aborted})
 	}
-	if lost && final {
+	switch {
+	case lost && final:
 		return errRetry // so that the outcome is recorded under its name
+	case err != nil && final && x.row.Operation != "":
+		return err // whoever asks again may hear of another outcome
 	}
 	return cause
 }
@@ -297,6 +309,9 @@ func (x *transaction) note(results []shard.WriteResult) {
 func (x *transaction) commit(ctx context.Context) error {
 	for {
 		row := *x.row
+		if row.State != txn.Pending {
+			return errRetry
+		}
 		err := x.t.db.txns.Change(ctx, x.treeID, x.row, func(r *txn.Row) {
 			r.State = txn.Committed
 			r.Version = clock.Version{Time: clock.Next(max(x.top.Time, r.Floor), x.t.db.clock.Now()), Writer: x.top.Writer}
