@@ -11,10 +11,9 @@ import (
 // were enough kills.
 type campaign struct {
 	*place
-	// args are those of the tool for a tree and a folder of state.
-	args func(tree, state string) []string
-	// want is what each tree must hold in the end.
-	want content
+	*origin
+	// chunk is how many entries the tool puts into a chunk.
+	chunk int
 	// kills is how many are wanted, spread the most chunks between two of them.
 	kills, spread int
 	// delay is the longest time between the start of the tool and a kill that
@@ -70,8 +69,8 @@ func (c *campaign) run(t *testing.T, seed uint64) {
 		}
 		tree := fmt.Sprintf("tree-%d", n)
 		before := c.killed
-		c.migrate(t, tree, c.args(tree, t.TempDir()))
-		c.verify(t, tree, c.want)
+		c.migrate(t, tree)
+		c.check(t, c.place, tree)
 		t.Logf("tree %s is equal after %d kills", tree, c.killed-before)
 	}
 	operations, chunks, err := c.chunks()
@@ -89,13 +88,15 @@ func (c *campaign) run(t *testing.T, seed uint64) {
 }
 
 // migrate runs the tool until it says that it is done.
-func (c *campaign) migrate(t *testing.T, tree string, args []string) {
+func (c *campaign) migrate(t *testing.T, tree string) {
 	t.Helper()
+	state := t.TempDir()
+	args := c.command("migrate", tree, state, fmt.Sprintf("--chunk-entries=%d", c.chunk))
 	const most = 200 // starts of the tool, however it ends
 	var r *run
 	for starts := 0; starts < most; {
 		if r == nil {
-			r = c.tool(t, args...)
+			r = c.tool(t, c.environment(), args...)
 			starts++
 		}
 		p, sprung := plan{}, (<-chan struct{})(nil)
@@ -114,7 +115,8 @@ func (c *campaign) migrate(t *testing.T, tree string, args []string) {
 			c.strike(r, p)
 		case <-r.Exited():
 			if sprung == nil || c.disarm() {
-				if r.ended(t, tree) {
+				c.keepsSecret(t, r, state)
+				if r.ended(t) {
 					return
 				}
 				r = nil
@@ -150,23 +152,29 @@ func (c *campaign) strike(r *run, p plan) {
 }
 
 // ended looks at the end of a run that nobody killed, and reports whether it is
-// done. One that says it failed may do so if the service was away.
-func (r *run) ended(t *testing.T, tree string) bool {
+// done. One that says it failed may do so if the service was away. What it says
+// of itself must agree.
+func (r *run) ended(t *testing.T) bool {
 	t.Helper()
-	switch code := r.ExitCode(); code {
-	case 0:
-		return true
-	case exitFailed:
+	code := r.ExitCode()
+	if code == exitFailed {
 		t.Logf("the tool gave up:\n%s%s", r.out.String(), r.Output())
 		return false
-	default:
-		t.Fatalf("migration into %s: exit code %d\n%s%s", tree, code, r.out.String(), r.Output())
-		return false
 	}
+	if code != exitOK {
+		t.Fatalf("exit code %d\n%s%s", code, r.out.String(), r.Output())
+	}
+	a := r.report(t)
+	if !a.Complete || a.Phase != "done" || a.Verified == nil || !*a.Verified || a.Rejected != 0 ||
+		a.Read != a.Loaded+a.Duplicates+a.Expired || a.LiveKeys > a.Loaded || a.LiveKeys < a.Loaded-a.Expiring {
+		t.Errorf("done, but the account is %+v", a)
+	}
+	return true
 }
 
 // The exit codes of the tool.
 const (
+	exitOK     = 0
 	exitNo     = 1
 	exitFailed = 3
 )

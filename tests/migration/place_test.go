@@ -1,8 +1,6 @@
 package migration
 
 import (
-	"context"
-	"net/http"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -51,19 +49,6 @@ func (p *place) start(t *testing.T) {
 	p.to(t, p.service.URL)
 }
 
-// get asks the service itself, not through the relay. The caller closes the
-// body.
-func (p *place) get(ctx context.Context, path string, header ...string) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.service.URL+path, http.NoBody)
-	if err != nil {
-		return nil, err
-	}
-	for i := 0; i+1 < len(header); i += 2 {
-		req.Header.Set(header[i], header[i+1])
-	}
-	return p.service.Client.Do(req)
-}
-
 // run is one run of the tool.
 type run struct {
 	*running.Process
@@ -72,12 +57,13 @@ type run struct {
 	out strings.Builder
 }
 
-// tool starts the tool against the place.
-func (p *place) tool(t *testing.T, args ...string) *run {
+// tool starts the tool against the place, with variables on top of the
+// environment.
+func (p *place) tool(t *testing.T, env []string, args ...string) *run {
 	t.Helper()
 	r := &run{}
 	cmd := exec.Command(running.Build(t, "cmd/lattice"), args...)
-	cmd.Env = append(running.Environment(), "LATTICE_SERVER="+p.URL)
+	cmd.Env = append(append(running.Environment(), "LATTICE_SERVER="+p.URL), env...)
 	cmd.Stdout = &r.out
 	var err error
 	if r.Process, err = running.Supervise(t, cmd); err != nil {
@@ -91,4 +77,3 @@ func (r *run) wait() int {
 	<-r.Exited()
 	return r.ExitCode()
 }
-
