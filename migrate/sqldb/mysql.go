@@ -218,5 +218,9 @@ func (m *mySQL) sentence(e *mysql.MySQLError) string {
 	case 1862, 1820:
 		return fmt.Sprintf("the password of user %s has expired: change it first", user)
 	}
-	return fmt.Sprintf("MySQL says: %s (error %d)", e.Message, e.Number)
+	name := "MySQL"
+	if m.maria {
+		name = "MariaDB"
+	}
+	return fmt.Sprintf("%s says: %s (error %d)", name, e.Message, e.Number)
 }

@@ -80,25 +80,29 @@ func columnTypes(ctx context.Context, conn *sql.Conn, text string) (types []*sql
 // ignore spaces at the end.
 func (m *mySQL) column(t *sql.ColumnType, table bool) *column {
 	nullable, known := t.Nullable()
-	name := m.traits().quote(t.Name())
-	c := &column{
-		name: t.Name(), engine: strings.ToLower(t.DatabaseTypeName()), nullable: !table || !known || nullable,
-		read: name, convert: toText, order: name, token: name, param: "?",
+	digits, scale, ok := t.DecimalSize()
+	if !ok || digits > 65 || digits <= 0 {
+		digits, scale = 65, 30
 	}
-	switch kind := strings.TrimPrefix(t.DatabaseTypeName(), "UNSIGNED "); kind {
+	c := m.form(t.Name(), t.DatabaseTypeName(), digits, scale)
+	c.nullable = !table || !known || nullable
+	return c
+}
+
+// form is that of a type; digits and scale are those of a decimal.
+func (m *mySQL) form(label, engine string, digits, scale int64) *column {
+	name := m.traits().quote(label)
+	c := &column{name: label, engine: strings.ToLower(engine), read: name, convert: toText, order: name, token: name, param: "?"}
+	switch kind := strings.TrimPrefix(engine, "UNSIGNED "); kind {
 	case "TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "YEAR":
 		// The driver gives great numbers without a sign as text.
 		c.convert, c.typed, c.integer, c.change = toInteger, toInteger, signed, changeNumber
-		if kind != t.DatabaseTypeName() {
+		if kind != engine {
 			c.integer = unsigned
 		}
 	case "DECIMAL":
 		c.convert, c.same, c.token = toNumber, sameDecimal, "CAST("+name+" AS CHAR)"
 		// A bare parameter would be compared as a floating-point number.
-		digits, scale, ok := t.DecimalSize()
-		if !ok || digits > 65 || digits <= 0 {
-			digits, scale = 65, 30
-		}
 		c.param = fmt.Sprintf("CAST(? AS DECIMAL(%d, %d))", digits, scale)
 	case "FLOAT":
 		// The token keeps all 32 bits as a number of 64; see plainToken.

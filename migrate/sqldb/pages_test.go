@@ -99,7 +99,7 @@ func field(t testing.TB, r source.Record, name string) any {
 var values = rapid.OneOf(
 	rapid.Just[any](nil),
 	rapid.Map(rapid.Int64Range(-3, 3), func(n int64) any { return n }),
-	rapid.SampledFrom([]any{int64(math.MinInt64), int64(math.MaxInt64), 0.5, -1e300, math.Inf(1), 9007199254740993.0}),
+	rapid.SampledFrom([]any{int64(math.MinInt64), int64(math.MaxInt64), 0.5, 1.0, 2.0, math.Copysign(0, -1), -1e300, math.Inf(1), 9007199254740993.0}),
 	rapid.SampledFrom([]any{"", "a", "A", "b", "B", "a ", "é", "É", "Z", "z", "ß", "1", "-2", "NULL", "\x00"}),
 	rapid.SampledFrom([]any{[]byte{}, []byte("a"), []byte{0xff, 0}}),
 )
@@ -183,7 +183,8 @@ func marks(n int) string {
 }
 
 // TestUniqueKeysOnce is the same over the indexes of primary keys, where
-// statements are limited to a page.
+// statements are limited to a page. The first column of the key alone leaves
+// rows equal.
 func TestUniqueKeysOnce(t *testing.T) {
 	path, db := database(t)
 	n := 0
@@ -192,7 +193,8 @@ func TestUniqueKeysOnce(t *testing.T) {
 		table := fmt.Sprintf("t%d", n)
 		extra := rapid.SampledFrom([]string{"", " WITHOUT ROWID"}).Draw(rt, "rowid")
 		collation := rapid.SampledFrom([]string{"", " COLLATE NOCASE", " COLLATE RTRIM"}).Draw(rt, "collation")
-		mustExec(t, db, fmt.Sprintf("CREATE TABLE %s (a TEXT%s, b, id INTEGER, PRIMARY KEY (a, b))%s", table, collation, extra))
+		kind := rapid.SampledFrom([]string{"TEXT", "", "INTEGER"}).Draw(rt, "type")
+		mustExec(t, db, fmt.Sprintf("CREATE TABLE %s (a %s%s, b, id INTEGER, PRIMARY KEY (a, b))%s", table, kind, collation, extra))
 		rows := 0
 		for range rapid.IntRange(0, 40).Draw(rt, "rows") {
 			res, err := db.Exec(fmt.Sprintf("INSERT OR IGNORE INTO %s VALUES (?, ?, ?)", table), values.Draw(rt, "a"), values.Draw(rt, "b"), rows)
@@ -202,6 +204,7 @@ func TestUniqueKeysOnce(t *testing.T) {
 			}
 		}
 		o := sqldb.Options{DSN: path, Table: table, PageRows: rapid.IntRange(1, 12).Draw(rt, "page")}
+		o.KeyColumns = []string{"a", "b"}[:rapid.IntRange(0, 2).Draw(rt, "keys")]
 		once(rt, t, o, rapid.Bool().Draw(rt, "anew"), rows)
 		mustExec(t, db, "DROP TABLE "+table)
 	})
@@ -265,26 +268,34 @@ func TestOrderIsOfBytes(t *testing.T) {
 }
 
 // TestEqualRows: many rows of one key come in one page, and too many are
-// refused.
+// refused, whether an index gives them or they are sorted.
 func TestEqualRows(t *testing.T) {
-	path, db := database(t, "CREATE TABLE t (k INTEGER, id INTEGER)", "CREATE UNIQUE INDEX u ON t (k)")
-	fill := "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?) INSERT INTO t SELECT NULL, i FROM n"
-	mustExec(t, db, fill, 3000)
-	mustExec(t, db, "INSERT INTO t VALUES (1, 0), (2, 0)")
-	o := sqldb.Options{DSN: path, Table: "t", KeyColumns: []string{"k"}, PageRows: 10}
-	records, pages := readAll(t, o, true)
-	if len(records) != 3002 || len(pages[0].Records) != 3000 {
-		t.Errorf("%d rows, %d of them in the first page", len(records), len(pages[0].Records))
-	}
-	mustExec(t, db, fill, 50_000)
-	s := open(t, o)
-	for _, err := range s.Read(t.Context(), nil) {
-		if err != nil {
-			wantText(t, err, "more than 50000 rows", "have the same k", "give key columns that identify a row")
-			return
+	for _, index := range []string{"", ", PRIMARY KEY (k, id)"} {
+		path, db := database(t, "CREATE TABLE t (k INTEGER, id INTEGER"+index+")")
+		fill := "WITH RECURSIVE n(i) AS (SELECT ?1 UNION ALL SELECT i + 1 FROM n WHERE i < ?2) INSERT INTO t SELECT NULL, i FROM n"
+		mustExec(t, db, fill, 1, 3000)
+		mustExec(t, db, "INSERT INTO t VALUES (1, 0), (2, 0), (2, 1)")
+		o := sqldb.Options{DSN: path, Table: "t", KeyColumns: []string{"k"}, PageRows: 10}
+		records, pages := readAll(t, o, true)
+		if len(records) != 3003 || len(pages[0].Records) != 3000 {
+			t.Errorf("%q: %d rows, %d of them in the first page", index, len(records), len(pages[0].Records))
 		}
+		mustExec(t, db, fill, 3001, 53_000)
+		var last error
+		for _, err := range open(t, o).Read(t.Context(), nil) {
+			last = err
+		}
+		wantText(t, last, "more than 50000 rows", "have the same k", "give key columns that identify a row")
 	}
-	t.Error("53,000 rows of one key were read")
+}
+
+// TestEqualNumbers: what the engine takes for equal is never parted by a page.
+func TestEqualNumbers(t *testing.T) {
+	path, _ := database(t, "CREATE TABLE t (k, id INTEGER)", "INSERT INTO t VALUES (1, 0), (1.0, 1), (0, 2), (-0.0, 3), (1, 4), (2.5, 5)")
+	records, pages := readAll(t, sqldb.Options{DSN: path, Table: "t", KeyColumns: []string{"k"}, PageRows: 1}, true)
+	if len(records) != 6 || len(pages) != 3 {
+		t.Errorf("%d rows of 6 in %d pages of 3", len(records), len(pages))
+	}
 }
 
 // TestPositionOfAnother: a position serves no other order, and nothing else.

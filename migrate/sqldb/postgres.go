@@ -96,13 +96,21 @@ func (*postgres) prepare(ctx context.Context, conn *sql.Conn, snap *snapshot) er
 	if err != nil {
 		return err
 	}
-	if number < oldestPostgres {
-		return notice("this is PostgreSQL %d.%d, and the oldest that can be read is 11: dump it into a later one, and migrate from that",
-			number/10_000, number/100%100)
+	if err := oldPostgres(number); err != nil {
+		return err
 	}
 	snap.version, _, _ = strings.Cut(snap.version, " on ")
 	snap.now, err = time.Parse("2006-01-02 15:04:05.000000", now)
 	return err
+}
+
+// oldPostgres refuses servers that are too old.
+func oldPostgres(number int) error {
+	if number >= oldestPostgres {
+		return nil
+	}
+	return notice("this is PostgreSQL %d.%d, and the oldest that can be read is 11: dump it into a later one, and migrate from that",
+		number/10_000, number/100%100)
 }
 
 func (*postgres) tables(ctx context.Context, conn *sql.Conn, name string) ([]tableName, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
@@ -14,12 +15,17 @@ func (p *postgres) describe(ctx context.Context, conn *sql.Conn, what subject) (
 	if err != nil {
 		return shape{}, err
 	}
+	types, err := postgresTypes(ctx, conn, fields)
+	if err != nil {
+		return shape{}, err
+	}
+	if len(types) != len(fields) {
+		return shape{}, notice("the catalogue of PostgreSQL does not know all types of the columns: connect to the server itself, not through a proxy")
+	}
 	var sh shape
-	for _, f := range fields {
-		c, err := p.column(ctx, conn, f, what.query == "")
-		if err != nil {
-			return shape{}, err
-		}
+	for i, t := range types {
+		c := &column{name: fields[i].Name, engine: t.engine, nullable: what.query != "" || !t.notNull}
+		p.form(c, t)
 		sh.columns = append(sh.columns, c)
 	}
 	if what.query != "" {
@@ -58,33 +64,32 @@ func describedFields(ctx context.Context, conn *sql.Conn, text string) (fields [
 	return fields, err
 }
 
-// postgresType is a type of the catalogue.
+// postgresType is a type of the catalogue, and of the column that has it.
 type postgresType struct {
-	name, kind, category string
+	name, kind, engine string
 	// binary: the column is collated by bytes.
 	binary, notNull bool
 }
 
-func (p *postgres) column(ctx context.Context, conn *sql.Conn, f pgconn.FieldDescription, table bool) (*column, error) {
-	t := postgresType{}
-	c := &column{name: f.Name}
-	// A collation named C or POSIX orders by bytes, and so does the database's if
-	// that is one of them.
-	err := conn.QueryRowContext(ctx, `SELECT t.typname::text, t.typtype::text, t.typcategory::text, pg_catalog.format_type(t.oid, $2::int4),
-		COALESCE((SELECT a.attnotnull FROM pg_catalog.pg_attribute a WHERE a.attrelid = $3::oid AND a.attnum = $4::int4), false),
-		COALESCE((SELECT CASE WHEN l.collname = 'default' THEN d.datcollate ELSE l.collcollate END IN ('C', 'POSIX')
-			AND COALESCE(to_jsonb(d)->>'datlocprovider', 'c') = 'c' OR l.collname IN ('C', 'POSIX')
-			FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_collation l ON l.oid = a.attcollation
-			JOIN pg_catalog.pg_database d ON d.datname = current_database()
-			WHERE a.attrelid = $3::oid AND a.attnum = $4::int4), false)
-		FROM pg_catalog.pg_type t WHERE t.oid = $1::oid`, f.DataTypeOID, f.TypeModifier, f.TableOID, int32(f.TableAttributeNumber)).
-		Scan(&t.name, &t.kind, &t.category, &c.engine, &t.notNull, &t.binary)
-	if err != nil {
-		return nil, err
+// postgresTypes looks up the types of columns. A collation named C or POSIX
+// orders by bytes, and so does the database's if that is one of them.
+func postgresTypes(ctx context.Context, conn *sql.Conn, fields []pgconn.FieldDescription) ([]postgresType, error) {
+	types, modifiers, tables, numbers := make([]string, len(fields)), make([]string, len(fields)), make([]string, len(fields)), make([]string, len(fields))
+	for i, f := range fields {
+		types[i], modifiers[i] = fmt.Sprint(f.DataTypeOID), fmt.Sprint(f.TypeModifier)
+		tables[i], numbers[i] = fmt.Sprint(f.TableOID), fmt.Sprint(f.TableAttributeNumber)
 	}
-	c.nullable = !table || !t.notNull
-	p.form(c, t)
-	return c, nil
+	array := func(of []string) any { return "{" + strings.Join(of, ",") + "}" }
+	return collect(ctx, conn, `SELECT t.typname::text, t.typtype::text, pg_catalog.format_type(t.oid, f.modifier), COALESCE(a.attnotnull, false),
+		COALESCE(CASE WHEN l.collname = 'default' THEN d.datcollate ELSE l.collcollate END IN ('C', 'POSIX')
+			AND COALESCE(to_jsonb(d)->>'datlocprovider', 'c') = 'c' OR l.collname IN ('C', 'POSIX'), false)
+		FROM unnest($1::text::oid[], $2::text::int4[], $3::text::oid[], $4::text::int4[]) WITH ORDINALITY AS f(type, modifier, rel, att, nr)
+		JOIN pg_catalog.pg_type t ON t.oid = f.type
+		LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = f.rel AND a.attnum = f.att
+		LEFT JOIN pg_catalog.pg_collation l ON l.oid = a.attcollation
+		JOIN pg_catalog.pg_database d ON d.datname = current_database() ORDER BY f.nr`,
+		[]any{array(types), array(modifiers), array(tables), array(numbers)},
+		func(t *postgresType) []any { return []any{&t.name, &t.kind, &t.engine, &t.notNull, &t.binary} })
 }
 
 // form chooses how a column is read. All but the simplest types come as text,

@@ -2,6 +2,7 @@ package sqldb_test
 
 import (
 	"errors"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -150,5 +151,28 @@ func TestRowid(t *testing.T) {
 	records, pages := readAll(t, sqldb.Options{DSN: path, Table: "t", KeyColumns: []string{"rowid"}, PageRows: 1}, true)
 	if len(records) != 3 || len(pages) != 3 || field(t, records[2], "rowid") != int64(3) {
 		t.Errorf("%+v in %d pages", records, len(pages))
+	}
+}
+
+// TestOddFileNames: a file may be called anything, and be a URI.
+func TestOddFileNames(t *testing.T) {
+	path, db := database(t, "CREATE TABLE t (id INTEGER PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir())
+	for _, name := range []string{"odd #1?x=y&mode=rwc %41.db", "ä b.db"} {
+		if err := os.WriteFile(name, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, dsn := range []string{name, "file:" + (&url.URL{Path: name}).EscapedPath() + "?mode=rwc"} {
+			if records, _ := readAll(t, sqldb.Options{DSN: dsn, Table: "main.t"}, false); len(records) != 1 {
+				t.Errorf("%s gave %d rows", dsn, len(records))
+			}
+		}
 	}
 }

@@ -141,8 +141,8 @@ func (s *sqlServer) failure(err error) failure {
 
 func sqlServerTransient(number int32) bool {
 	switch number {
-	case 64, 233, 1205, 1222, 3960, 4060, 4221, 10053, 10054, 10060, 10928, 10929, 40143, 40197, 40501, 40540, 40613, 49918, 49919, 49920:
-		return number != 4060
+	case 64, 233, 1205, 1222, 3960, 4221, 10053, 10054, 10060, 10928, 10929, 40143, 40197, 40501, 40540, 40613, 49918, 49919, 49920:
+		return true
 	}
 	return false
 }

@@ -35,10 +35,7 @@ func example(kind, first, second string) (traits, *dataset) {
 	case "mysql":
 		d := &mySQL{}
 		t = d.traits()
-		a = &column{name: "a", engine: first, read: "`a`"}
-		d.text(a, "`a`")
-		b = &column{name: "b", read: "`b`", order: "`b`", token: "`b`", param: "?"}
-		v = &column{name: "v`", read: "`v```", order: "`v```", param: "?"}
+		a, b, v = d.form("a", "VARCHAR", 0, 0), d.form("b", "BIGINT", 0, 0), d.form("v`", "DATETIME", 0, 0)
 	}
 	return t, &dataset{subject: subject{from: "t"}, columns: []*column{a, b, v}, keys: []*column{a, b}, change: v}
 }
@@ -106,6 +103,31 @@ func TestColumnsOfSQLServer(t *testing.T) {
 		}
 		if (col.order == "") != (c.param == "") || col.order != "" && col.param != c.param {
 			t.Errorf("%s: ordered by %q, parameter %q", c.engine, col.order, col.param)
+		}
+	}
+}
+
+// TestColumnsOfMySQL: how its types are compared. MySQL takes a bare text that
+// is compared with a number for a floating-point one; MariaDB does not.
+func TestColumnsOfMySQL(t *testing.T) {
+	d := &mySQL{}
+	for _, c := range []struct {
+		engine, order, token, param string
+		given, want                 any
+	}{
+		{"DECIMAL", "`c`", "CAST(`c` AS CHAR)", "CAST(? AS DECIMAL(20, 4))", []byte("1.5000"), []byte("1.5000")},
+		{"UNSIGNED BIGINT", "`c`", "`c`", "?", []byte("18446744073709551615"), uint64(math.MaxUint64)},
+		{"UNSIGNED BIGINT", "`c`", "`c`", "?", int64(5), int64(5)},
+		{"FLOAT", "`c`", "`c`", "?", float32(0.1), float64(float32(0.1))},
+		{"BIT", "`c` + 0", "`c` + 0", "?", []byte("257"), int64(257)},
+		{"DATETIME", "`c`", "CAST(`c` AS CHAR)", "?", []byte("0000-00-00"), []byte("0000-00-00")},
+		{"ENUM", "CAST(CONVERT(`c` USING utf8mb4) AS BINARY)", "CAST(CONVERT(`c` USING utf8mb4) AS BINARY)", "CAST(? AS BINARY)", []byte("x"), []byte("x")},
+		{"GEOMETRY", "", "`c`", "?", []byte{}, []byte{}},
+	} {
+		col := d.form("c", c.engine, 20, 4)
+		got, err := col.tokenOf(c.given)
+		if col.order != c.order || col.token != c.token || col.param != c.param || err != nil || !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: ordered by %s, token %s gives %v (%v), parameter %s", c.engine, col.order, col.token, got, err, col.param)
 		}
 	}
 }

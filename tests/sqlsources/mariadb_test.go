@@ -223,7 +223,7 @@ func TestMariaDBSentences(t *testing.T) {
 	}{
 		{sqldb.Options{DSN: server.DSN, Table: "orders"}, []string{"there is no table orders", "did you mean shop.Orders?"}},
 		{sqldb.Options{DSN: server.DSN, Table: "people"}, []string{"no primary key", "give key columns"}},
-		{sqldb.Options{DSN: server.DSN, Query: "SELECT 1 AS id FROM", KeyColumns: []string{"id"}}, []string{"MySQL says"}},
+		{sqldb.Options{DSN: server.DSN, Query: "SELECT 1 AS id FROM", KeyColumns: []string{"id"}}, []string{"MariaDB says"}},
 		{sqldb.Options{DSN: strings.Replace(server.URL, server.Password, "wrong", 1), Table: "people"}, []string{"does not let user " + server.User + " in"}},
 		{sqldb.Options{DSN: guest, Table: "shop.Orders"}, []string{"there is no table shop.Orders"}},
 		{sqldb.Options{DSN: guest, Query: "SELECT * FROM shop.Orders", KeyColumns: []string{"id"}}, []string{"user guest lacks a permission", "GRANT SELECT"}},

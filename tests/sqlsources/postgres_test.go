@@ -60,6 +60,12 @@ func TestPostgresKeys(t *testing.T) {
 			t.Fatalf("the table is (%s)", c.types)
 		}
 	}
+	exec(t, db, "CREATE TABLE parts (id bigint PRIMARY KEY) PARTITION BY RANGE (id)", "CREATE TABLE low PARTITION OF parts FOR VALUES FROM (0) TO (10)",
+		"CREATE TABLE high PARTITION OF parts FOR VALUES FROM (10) TO (100)", "INSERT INTO parts SELECT * FROM generate_series(0, 19)",
+		"CREATE VIEW seen AS SELECT * FROM parts", "CREATE MATERIALIZED VIEW kept AS SELECT * FROM parts")
+	for _, table := range []string{"parts", "seen", "kept"} {
+		pg.wantOnce(t, sqldb.Options{DSN: server.DSN, Table: table, KeyColumns: []string{"id"}}, 20)
+	}
 	t.Run("paging", func(t *testing.T) { indexedPages(t, pg, server) })
 }
 

@@ -82,11 +82,18 @@ func (o opener) read(t testing.TB, options sqldb.Options, pages int) (records []
 }
 
 // wantOnce reads a table under several sizes of pages, and finds each of its
-// rows once by the column id, which counts from 0.
+// rows once by the column id, which counts from 0. Small tables are also taken
+// up again at each of their rows.
 func (o opener) wantOnce(t testing.TB, options sqldb.Options, rows int) {
 	t.Helper()
-	for _, c := range []struct{ size, pages int }{{1, 1 << 30}, {3, 2}, {7, 1}, {1000, 1 << 30}} {
+	sizes := []struct{ size, pages int }{{1, 1 << 30}, {3, 2}, {7, 1}, {1000, 1 << 30}}
+	if rows <= 12 {
+		sizes[0].pages = 1
+	}
+	for _, c := range sizes {
 		options.PageRows = c.size
+		// Connecting takes a while, so large tables are taken up again less often.
+		c.pages = max(c.pages, rows/(c.size*12))
 		records, faults := o.read(t, options, c.pages)
 		if len(faults) > 0 {
 			t.Fatalf("pages of %d: fault %+v", c.size, faults[0])
