@@ -2,6 +2,7 @@ package spool
 
 import (
 	"cmp"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -148,8 +149,38 @@ func fill(t testing.TB, s *Spool, n int, seed uint64) []Entry {
 	return sorted(all)
 }
 
+// The buffer keeps to its memory, whatever the sizes of the entries are.
+func TestBufferKeepsToItsMemory(t *testing.T) {
+	const seed = 7
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	o := Options{SortMemory: 64 << 10}
+	s := open(t, t.TempDir(), 0, o)
+	most := 0
+	for i := range 5000 {
+		e := entry(fmt.Sprint(r.Uint64()), i)
+		e.Value = make([]byte, r.IntN(1<<r.IntN(14)))
+		if err := s.Add(&e); err != nil {
+			t.Fatal(err)
+		}
+		most = max(most, s.Held())
+	}
+	if most > o.SortMemory || most < o.SortMemory/2 {
+		t.Fatalf("the buffer took up to %d bytes, %d are allowed", most, o.SortMemory)
+	}
+}
+
 func TestMergesInPassesWithinItsMemory(t *testing.T) {
-	s := open(t, t.TempDir(), 0, small)
+	for name, o := range map[string]Options{
+		"bounded by files":  {SortMemory: 8 << 10, BlockBytes: 512, MergeMemory: 1 << 20, MaxFanIn: 3},
+		"bounded by memory": {SortMemory: 8 << 10, BlockBytes: 512, MergeMemory: 4 << 10, MaxFanIn: 1000},
+	} {
+		t.Run(name, func(t *testing.T) { testMerges(t, o) })
+	}
+}
+
+func testMerges(t *testing.T, o Options) {
+	s := open(t, t.TempDir(), 0, o)
 	want := fill(t, s, 3000, 1)
 	runs := len(s.runs)
 	if runs < 20 {
@@ -160,7 +191,7 @@ func TestMergesInPassesWithinItsMemory(t *testing.T) {
 		t.Fatalf("%d of %d entries, %v", len(got), len(want), err)
 	}
 	width, err := s.fanIn()
-	if err != nil || len(s.runs) > width || width > 3 {
+	if err != nil || len(s.runs) > width || width > o.MaxFanIn {
 		t.Fatalf("%d runs are left, %d can be read at once, %v", len(s.runs), width, err)
 	}
 	memory := 0
@@ -172,10 +203,10 @@ func TestMergesInPassesWithinItsMemory(t *testing.T) {
 		memory += rd.want.memory()
 		rd.close()
 	}
-	if memory > small.MergeMemory {
-		t.Fatalf("the readers take %d bytes, %d are allowed", memory, small.MergeMemory)
+	if memory > o.MergeMemory {
+		t.Fatalf("the readers take %d bytes, %d are allowed", memory, o.MergeMemory)
 	}
-	if got, err = collect(open(t, s.dir.Path(), int64(runs), small), t, ""); err != nil || !same(got, want) {
+	if got, err = collect(open(t, s.dir.Path(), int64(runs), o), t, ""); err != nil || !same(got, want) {
 		t.Fatalf("opened again: %d of %d entries, %v", len(got), len(want), err)
 	}
 }
@@ -204,6 +235,8 @@ func TestDamageIsRefused(t *testing.T) {
 		check(fmt.Sprintf("bit flipped in byte %d", i), bad)
 		check(fmt.Sprintf("cut off at %d", i), whole[:i])
 	}
+	first := len(magic) + frameBytes + int(binary.LittleEndian.Uint32(whole[len(magic):]))
+	check("a block is missing", append([]byte(magic), whole[first:]...))
 	check("something behind the end", append(slices.Clone(whole), 'x'))
 	check("twice the end", append(slices.Clone(whole), whole[len(whole)-frameBytes-endBytes:]...))
 	if err := os.Remove(name); err != nil {
