@@ -18,6 +18,7 @@ import (
 
 	"github.com/latticekv/lattice/client"
 	"github.com/latticekv/lattice/client/clienttest"
+	"github.com/latticekv/lattice/migrate/durable/durabletest"
 	"github.com/latticekv/lattice/migrate/keys"
 	"github.com/latticekv/lattice/migrate/mapping"
 	"github.com/latticekv/lattice/migrate/source"
@@ -229,18 +230,4 @@ var (
 	clientDelete client.DeleteOptions
 )
 
-// folder is a new folder, in memory where the system has such a place: these
-// tests write much and sync often.
-func folder(t testing.TB) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "lattice-migrate-")
-	if err != nil {
-		return t.TempDir()
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
-}
+func folder(t testing.TB) string { return durabletest.Folder(t) }

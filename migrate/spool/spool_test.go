@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/latticekv/lattice/migrate/durable"
+	"github.com/latticekv/lattice/migrate/durable/durabletest"
 )
 
 // small makes many runs of few entries.
@@ -70,8 +71,9 @@ func TestSortsAcrossRunsAndCrashes(t *testing.T) {
 	key := rapid.Custom(func(t *rapid.T) string {
 		return rapid.SampledFrom([]string{"", "a", "prefix/", "prefix/long/"}).Draw(t, "p") + rapid.StringN(0, 6, 12).Draw(t, "k")
 	})
+	parent := durabletest.Folder(t)
 	rapid.Check(t, func(rt *rapid.T) {
-		path, err := os.MkdirTemp(t.TempDir(), "")
+		path, err := os.MkdirTemp(parent, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -120,7 +122,7 @@ func TestSortsAcrossRunsAndCrashes(t *testing.T) {
 }
 
 func TestEntriesThatAreNotSavedAreNotRead(t *testing.T) {
-	s := open(t, t.TempDir(), 0, small)
+	s := open(t, durabletest.Folder(t), 0, small)
 	e := entry("a", 1)
 	if err := s.Add(&e); err != nil {
 		t.Fatal(err)
@@ -155,7 +157,7 @@ func TestBufferKeepsToItsMemory(t *testing.T) {
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
 	o := Options{SortMemory: 64 << 10}
-	s := open(t, t.TempDir(), 0, o)
+	s := open(t, durabletest.Folder(t), 0, o)
 	most := 0
 	for i := range 5000 {
 		e := entry(fmt.Sprint(r.Uint64()), i)
@@ -180,7 +182,7 @@ func TestMergesInPassesWithinItsMemory(t *testing.T) {
 }
 
 func testMerges(t *testing.T, o Options) {
-	s := open(t, t.TempDir(), 0, o)
+	s := open(t, durabletest.Folder(t), 0, o)
 	want := fill(t, s, 3000, 1)
 	runs := len(s.runs)
 	if runs < 20 {
@@ -212,7 +214,7 @@ func testMerges(t *testing.T, o Options) {
 }
 
 func TestDamageIsRefused(t *testing.T) {
-	path := t.TempDir()
+	path := durabletest.Folder(t)
 	s := open(t, path, 0, Options{BlockBytes: 256})
 	want := fill(t, s, 40, 2)
 	name := s.dir.Join(s.runs[0].name())
@@ -256,7 +258,7 @@ func TestDamageIsRefused(t *testing.T) {
 func TestEveryCrashPoint(t *testing.T) {
 	crash := errors.New("crash")
 	for stop := 1; ; stop++ {
-		path, n, name := t.TempDir(), 0, ""
+		path, n, name := durabletest.Folder(t), 0, ""
 		d := folder(t, path, func(step string) error {
 			if n++; n == stop {
 				name = step
@@ -311,7 +313,7 @@ func TestEveryCrashPoint(t *testing.T) {
 // A checkpoint that could not be written is tried again with nothing lost.
 func TestFailedCheckpointIsRepeated(t *testing.T) {
 	full := true
-	d := folder(t, t.TempDir(), func(string) error {
+	d := folder(t, durabletest.Folder(t), func(string) error {
 		if full {
 			return durable.ErrFull
 		}
@@ -338,7 +340,7 @@ func TestFailedCheckpointIsRepeated(t *testing.T) {
 }
 
 func TestClear(t *testing.T) {
-	s := open(t, t.TempDir(), 0, small)
+	s := open(t, durabletest.Folder(t), 0, small)
 	fill(t, s, 500, 3)
 	if err := s.Clear(); err != nil {
 		t.Fatal(err)
@@ -352,7 +354,7 @@ func TestClear(t *testing.T) {
 }
 
 func FuzzRun(f *testing.F) {
-	s := open(f, f.TempDir(), 0, Options{BlockBytes: 64})
+	s := open(f, durabletest.Folder(f), 0, Options{BlockBytes: 64})
 	fill(f, s, 5, 4)
 	whole, err := os.ReadFile(s.dir.Join(s.runs[0].name()))
 	if err != nil {
@@ -361,7 +363,7 @@ func FuzzRun(f *testing.F) {
 	f.Add(whole)
 	f.Add(whole[:len(whole)/2])
 	f.Fuzz(func(t *testing.T, data []byte) {
-		s := open(t, t.TempDir(), 0, Options{})
+		s := open(t, durabletest.Folder(t), 0, Options{})
 		s.runs = []span{{0, 1}}
 		if err := os.WriteFile(s.dir.Join(s.runs[0].name()), data, 0o600); err != nil {
 			t.Fatal(err)
