@@ -27,7 +27,7 @@ func Checklist(c Cutover) string {
 	}
 	command := func(text string) { fmt.Fprintf(&b, "         %s\n", text) }
 	fmt.Fprintf(&b, "To cut over from %s to tree %s at %s:\n", c.Source, c.Tree, c.Server)
-	step("Repeat the delta pass until it is small. The last one wrote %d and deleted %d keys in %s.", c.Report.Written, c.Report.Deleted, c.Took.Round(time.Second))
+	step("Repeat the delta pass until it is small. The last one wrote %d and deleted %d keys in %s.", c.Report.Written, c.Report.Deleted, c.Took.Round(100*time.Millisecond))
 	command(c.Delta)
 	step("Stop all that writes to the source, and wait for what is under way to end.")
 	if strings.Contains(c.Delta, "--deletes") {

@@ -46,14 +46,38 @@ func current(d *durable.Dir) (int64, error) {
 	return p.Generation, err
 }
 
-// Begin starts the ledger that replaces the one in force, if any, when it is
-// put in force.
+// Begin starts the ledger that replaces the one in force when it is put in
+// force. It has all entries of that one, if there is one.
 func Begin(d *durable.Dir) (*Ledger, error) {
 	gen, err := current(d)
 	if err != nil {
 		return nil, err
 	}
-	return Resume(d, gen+1, 0)
+	l, err := Resume(d, gen+1, 0)
+	if err != nil || gen == 0 {
+		return l, err
+	}
+	if err := l.copy(d, gen); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// copy takes over the entries of another ledger.
+func (l *Ledger) copy(d *durable.Dir, gen int64) error {
+	size, err := sizeOf(d, gen)
+	if err != nil || size == 0 {
+		return err
+	}
+	f, err := os.Open(d.Join(fileName(gen)))
+	if err != nil {
+		return fmt.Errorf("read ledger: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	if _, err := io.CopyN(l.f, f, size); err != nil {
+		return fmt.Errorf("copy ledger: %w", err)
+	}
+	return nil
 }
 
 // Resume goes on with a ledger that was begun, at the size of its last Sync.

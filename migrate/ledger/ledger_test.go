@@ -63,7 +63,7 @@ func TestTheLastEntryOfAKeyCounts(t *testing.T) {
 func TestOneIsReplacedWhenTheNextIsInForce(t *testing.T) {
 	d := folder(t)
 	first := must[*ledger.Ledger](t)(ledger.Append(d))
-	add(t, first, "a", "v1")
+	add(t, first, "a", "v1", "kept", "v0")
 	must[int64](t)(first.Sync())
 	next := must[*ledger.Ledger](t)(ledger.Begin(d))
 	add(t, next, "a", "v2")
@@ -79,7 +79,7 @@ func TestOneIsReplacedWhenTheNextIsInForce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	owned(t, d, map[string]string{"a": "v2"}, map[string]bool{"a": true})
+	owned(t, d, map[string]string{"a": "v2", "kept": "v0"}, map[string]bool{"a": true, "kept": true})
 	if _, err := os.Stat(d.Join("ledger-1")); !errors.Is(err, os.ErrNotExist) {
 		t.Fatal("the ledger before is still there:", err)
 	}

@@ -163,7 +163,7 @@ func (f *migrateFlags) runDelta(e *env, src source.Source) error {
 	})
 	con.stop()
 	if r.Source != "" {
-		err = errors.Join(err, f.printDelta(e, &r, time.Since(start)))
+		err = errors.Join(err, f.printDelta(e, &r, lasting(place.info.Kind, r.Source), time.Since(start)))
 	}
 	if err == nil && r.Rejected > 0 {
 		return errNo
@@ -187,9 +187,9 @@ func deltaSample(p *delta.Progress) func() progress.Sample {
 }
 
 // printDelta prints the account of a pass, and what is left to do.
-func (f *migrateFlags) printDelta(e *env, r *delta.Report, took time.Duration) error {
+func (f *migrateFlags) printDelta(e *env, r *delta.Report, from string, took time.Duration) error {
 	again, compare := e.commands()
-	list := delta.Checklist(delta.Cutover{Source: r.Source, Tree: f.Tree, Server: e.server, Delta: again, Verify: compare, Report: r, Took: took})
+	list := delta.Checklist(delta.Cutover{Source: from, Tree: f.Tree, Server: e.server, Delta: again, Verify: compare, Report: r, Took: took})
 	if e.json {
 		out := map[string]any{"delta": r}
 		if r.Complete {

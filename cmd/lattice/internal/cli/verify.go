@@ -15,6 +15,7 @@ import (
 	"github.com/latticekv/lattice/migrate"
 	"github.com/latticekv/lattice/migrate/delta"
 	"github.com/latticekv/lattice/migrate/durable"
+	"github.com/latticekv/lattice/migrate/ledger"
 	"github.com/latticekv/lattice/migrate/source"
 	"github.com/latticekv/lattice/migrate/spool"
 	"github.com/latticekv/lattice/migrate/verify"
@@ -45,9 +46,7 @@ the last delta pass, is told apart from what is lost.
 
 The first differing keys are printed, all are listed in verify.ndjson; the exit code is 1 then. Counts per
 prefix and digests per range of keys are printed to be compared with those of another verification. An
-interrupted verification goes on with the same command and comes to the same result. In the folder of the
-migration it also records which versions of the keys are the migration's, which a delta pass with --deletes
-needs.
+interrupted verification goes on with the same command and comes to the same result.
 
 Examples:
 
@@ -65,6 +64,7 @@ type verifyFlags struct {
 	RangeKeys   int           `default:"100000" help:"About how many keys make a range." placeholder:"N" group:"Comparison"`
 	Tolerance   time.Duration `default:"2s" help:"By how much expiries and clocks may differ." placeholder:"DURATION" group:"Comparison"`
 	Show        int           `default:"100" help:"How many differing keys to print." placeholder:"N" group:"Comparison"`
+	Adopt       bool          `help:"Record all keys that are the same on both sides as the migration's, so that a delta pass may delete them; done by itself where the folder has no such record." group:"Comparison"`
 	NoShape     bool          `help:"Do not look at the shards of the tree, which reads it once more." group:"Comparison"`
 }
 
@@ -200,12 +200,20 @@ func (v *verifyFlags) run(e *env, f *migrateFlags, src source.Source) error {
 	if err != nil {
 		return err
 	}
+	recorded, err := ledger.Exists(place.dir)
+	if err != nil {
+		return err
+	}
+	var record *durable.Dir
+	if v.Adopt || !recorded {
+		record = place.dir
+	}
 	p := &verify.Progress{}
 	p.OnPhase = func(ph verify.Phase) { con.phase(ph.String(), verifySample(ph, p, place.info.Estimate)) }
 	r, err := verify.Run(e.ctx, verify.Job{
 		Source: src, Map: place.mapper.Map, Mapping: place.mapping, Cut: place.cut, Spool: spool.Options{SortMemory: f.SortMemory << 20}, Wait: f.pace(),
 	}, tree, verify.Options{
-		Dir: sub, Ledger: place.dir, Target: f.targetName(e), Prefix: f.TargetPrefix, Values: verify.Level(v.Values), Share: share, Depth: v.PrefixDepth,
+		Dir: sub, Ledger: record, Target: f.targetName(e), Prefix: f.TargetPrefix, Values: verify.Level(v.Values), Share: share, Depth: v.PrefixDepth,
 		Separator: v.Separator, RangeSize: v.RangeKeys, Tolerance: v.Tolerance, Show: v.Show, Restart: f.Restart, Progress: p,
 	})
 	if err != nil {
