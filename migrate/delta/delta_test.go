@@ -15,6 +15,7 @@ import (
 
 	"github.com/latticekv/lattice/client"
 	"github.com/latticekv/lattice/client/clienttest"
+	"github.com/latticekv/lattice/migrate/durable/durabletest"
 	"github.com/latticekv/lattice/migrate/ledger"
 	"github.com/latticekv/lattice/migrate/source"
 	"github.com/latticekv/lattice/migrate/source/sourcetest"
@@ -257,7 +258,7 @@ func TestWhatCannotBeReadIsNotDeleted(t *testing.T) {
 // TestWithoutALedgerNothingIsDeleted, and what to do is said.
 func TestWithoutALedgerNothingIsDeleted(t *testing.T) {
 	w := newWorld(t, 10)
-	o := w.options(t.TempDir(), nil, "")
+	o := w.options(durabletest.Folder(t), nil, "")
 	o.Deletes = true
 	if _, err := Run(t.Context(), o); !errors.Is(err, ledger.ErrNone) || !strings.Contains(err.Error(), "lattice verify") {
 		t.Fatal(err)
@@ -374,7 +375,7 @@ func TestKilledAnywhere(t *testing.T) {
 				w.has("k/0003", "changed", 0)
 				return w, since
 			}
-			w, since := prepared(t, t.TempDir())
+			w, since := prepared(t, durabletest.Folder(t))
 			o := w.options(w.dir, func(string) error { steps++; return nil }, since)
 			o.Deletes = true
 			if _, err := Run(t.Context(), o); err != nil || steps < 20 {
@@ -569,7 +570,7 @@ func TestOldListsAreMadeAnew(t *testing.T) {
 // TestTheFirstCutIsTheMigrations.
 func TestTheFirstCutIsTheMigrations(t *testing.T) {
 	w := newWorld(t, 0)
-	d := w.folder(t.TempDir(), nil)
+	d := w.folder(durabletest.Folder(t), nil)
 	if _, ok, err := LastCut(d); ok || err != nil {
 		t.Fatal(ok, err)
 	}

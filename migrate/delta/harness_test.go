@@ -19,6 +19,7 @@ import (
 	"github.com/latticekv/lattice/client"
 	"github.com/latticekv/lattice/client/clienttest"
 	"github.com/latticekv/lattice/migrate/durable"
+	"github.com/latticekv/lattice/migrate/durable/durabletest"
 	"github.com/latticekv/lattice/migrate/keys"
 	"github.com/latticekv/lattice/migrate/ledger"
 	"github.com/latticekv/lattice/migrate/mapping"
@@ -76,7 +77,7 @@ type world struct {
 // newWorld migrates n rows, in a way that the ledger knows of.
 func newWorld(t testing.TB, n int) *world {
 	t.Helper()
-	w := &world{t: t, clock: &clock{at: epoch}, server: clienttest.New(), dir: t.TempDir()}
+	w := &world{t: t, clock: &clock{at: epoch}, server: clienttest.New(), dir: durabletest.Folder(t)}
 	w.store = &sourcetest.Store{Name: "store", PageSize: 7, Now: w.clock.now}
 	w.server.Now = w.clock.now
 	c, err := client.New("http://tree.test", client.Options{HTTPClient: &http.Client{Transport: inProcess{w.server}}, Retry: client.RetryPolicy{Max: -1}})
@@ -251,7 +252,7 @@ func (w *world) pass(since string, change func(*Options)) Report {
 // atEach calls f for every point, many at a time: killed runs wait for disks.
 func atEach(t *testing.T, points int, f func(at int, path string) error) {
 	t.Helper()
-	dir := t.TempDir()
+	dir := durabletest.Folder(t)
 	var g errgroup.Group
 	g.SetLimit(24)
 	for at := range points {

@@ -19,6 +19,7 @@ import (
 	"github.com/latticekv/lattice/client"
 	"github.com/latticekv/lattice/client/clienttest"
 	"github.com/latticekv/lattice/migrate/durable"
+	"github.com/latticekv/lattice/migrate/durable/durabletest"
 )
 
 // inProcess carries requests to a handler without a socket.
@@ -142,7 +143,7 @@ func folder(t testing.TB, path string, step durable.Step) *durable.Dir {
 func (w *world) verify(o Options) Report {
 	w.t.Helper()
 	if o.Dir == nil {
-		o.Dir = folder(w.t, w.t.TempDir(), nil)
+		o.Dir = folder(w.t, durabletest.Folder(w.t), nil)
 	}
 	o.Now = w.clock.now
 	r, err := Against(context.Background(), w.entries, w.tree, o)
@@ -186,7 +187,7 @@ func beforeBatchGet(f func()) func(http.ResponseWriter, *http.Request) bool {
 // atEach calls f for every point, many at a time: killed runs wait for disks.
 func atEach(t *testing.T, points int, f func(at int, path string) error) {
 	t.Helper()
-	dir := t.TempDir()
+	dir := durabletest.Folder(t)
 	var g errgroup.Group
 	g.SetLimit(24)
 	for at := range points {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/latticekv/lattice/client/clienttest"
+	"github.com/latticekv/lattice/migrate/durable/durabletest"
 	"github.com/latticekv/lattice/migrate/ledger"
 )
 
@@ -65,7 +66,7 @@ func sameEnd(t *testing.T, w *world, path string, r, want Report, files map[stri
 // undisturbed runs once and returns what the end is like.
 func undisturbed(t *testing.T, w *world) (Report, map[string]string, int) {
 	t.Helper()
-	path, steps := t.TempDir(), 0
+	path, steps := durabletest.Folder(t), 0
 	r, err := Against(t.Context(), w.entries, w.tree, w.options(path, func(string) error { steps++; return nil }))
 	if err != nil {
 		t.Fatal(err)
@@ -107,7 +108,7 @@ func TestKilledAtEveryChangeOfTheDisk(t *testing.T) {
 func TestKilledAtEveryEntry(t *testing.T) {
 	w := busy(t)
 	want, files, _ := undisturbed(t, w)
-	path, runs, read := t.TempDir(), 0, 0
+	path, runs, read := durabletest.Folder(t), 0, 0
 	for ; ; runs++ {
 		left := 10 + 4*runs
 		entries := func(ctx context.Context, after string) iter.Seq2[Item, error] {
@@ -144,7 +145,7 @@ func TestKilledAtEveryRequest(t *testing.T) {
 	w := busy(t)
 	want, files, _ := undisturbed(t, w)
 	for at := 0; ; at++ {
-		path, n := t.TempDir(), 0
+		path, n := durabletest.Folder(t), 0
 		w.server.Intercept = func(rw http.ResponseWriter, _ *http.Request) bool {
 			if n++; n > at {
 				clienttest.Problem(rw, http.StatusForbidden, "authorization_denied", "", 0)
@@ -176,7 +177,7 @@ func TestKilledAtEveryRequest(t *testing.T) {
 // is said; a finished one is no obstacle.
 func TestOtherSettingsAreRefused(t *testing.T) {
 	w := busy(t)
-	path := t.TempDir()
+	path := durabletest.Folder(t)
 	saved := 0
 	o := w.options(path, func(step string) error {
 		if step == "renamed "+stateName {
@@ -212,7 +213,7 @@ func TestOtherSettingsAreRefused(t *testing.T) {
 // TestADamagedStateIsRefused, unless it is to be forgotten.
 func TestADamagedStateIsRefused(t *testing.T) {
 	w := busy(t)
-	path := t.TempDir()
+	path := durabletest.Folder(t)
 	o := w.options(path, nil)
 	if err := o.Dir.Write(stateName, []byte(`{"format":1,"digest":"0","state":{}}`)); err != nil {
 		t.Fatal(err)
@@ -231,7 +232,7 @@ func TestACancelledRunStops(t *testing.T) {
 	w := busy(t)
 	want, files, _ := undisturbed(t, w)
 	ctx, cancel := context.WithCancel(t.Context())
-	path := t.TempDir()
+	path := durabletest.Folder(t)
 	o := w.options(path, func(step string) error {
 		if step == "renamed "+stateName {
 			cancel()

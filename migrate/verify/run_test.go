@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/latticekv/lattice/client"
+	"github.com/latticekv/lattice/migrate/durable/durabletest"
 	"github.com/latticekv/lattice/migrate/keys"
 	"github.com/latticekv/lattice/migrate/mapping"
 	"github.com/latticekv/lattice/migrate/source"
@@ -72,7 +73,7 @@ func TestRunReadsTheSourceAgain(t *testing.T) {
 	m.only("p1/lost", "x", 0)
 	m.put("p2/extra", "x", 0)
 	m.clock.set(epoch.Add(time.Minute))
-	r, err := m.run(t.Context(), m.job(m.store.Source()), t.TempDir(), nil)
+	r, err := m.run(t.Context(), m.job(m.store.Source()), durabletest.Folder(t), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +88,7 @@ func TestRunReadsTheSourceAgain(t *testing.T) {
 func TestRecordsThatCannotBeComparedAreNoSuccess(t *testing.T) {
 	m := newMoving(t, 10)
 	m.store.Put(sourcetest.Row{ID: "bad", Fault: "torn"}, sourcetest.Row{ID: "", Payload: []byte("x")})
-	r, err := m.run(t.Context(), m.job(m.store.Source()), t.TempDir(), nil)
+	r, err := m.run(t.Context(), m.job(m.store.Source()), durabletest.Folder(t), nil)
 	if err != nil || r.Equal() || r.Total.Differs() != 0 || r.Counted.Faults != 2 || !strings.Contains(strings.Join(r.Counted.FirstFaults, " "), "torn") {
 		t.Fatalf("%v, %+v", err, r.Counted)
 	}
@@ -108,7 +109,7 @@ func TestRecordsOfOneKey(t *testing.T) {
 		e.Key = name.(string)
 		return err
 	}
-	r, err := m.run(t.Context(), job, t.TempDir(), nil)
+	r, err := m.run(t.Context(), job, durabletest.Folder(t), nil)
 	if err != nil || r.Total.Duplicates != 1 || r.Equal() || r.Total.Value != 0 || len(r.First) != 1 || !strings.Contains(r.First[0].Origin, `row "1" and row "2"`) {
 		t.Fatalf("%v, %+v, %+v", err, r.Total, r.First)
 	}
@@ -118,7 +119,7 @@ func TestRecordsOfOneKey(t *testing.T) {
 		return err
 	}
 	m.put("a", "2", 0)
-	if r, err = m.run(t.Context(), job, t.TempDir(), nil); err != nil || !r.Equal() || r.Total.Source != 1 {
+	if r, err = m.run(t.Context(), job, durabletest.Folder(t), nil); err != nil || !r.Equal() || r.Total.Source != 1 {
 		t.Fatalf("read twice: %v, %+v", err, r.Total)
 	}
 }
@@ -140,7 +141,7 @@ func TestChangesAreAskedOfTheSource(t *testing.T) {
 	m.put("p0/extra", "x", 0)
 	job := m.job(src)
 	job.Cut = info.Cut
-	r, err := m.run(t.Context(), job, t.TempDir(), nil)
+	r, err := m.run(t.Context(), job, durabletest.Folder(t), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +158,7 @@ func TestARunIsKilledAnywhere(t *testing.T) {
 	job := m.job(src)
 	job.Cut = "61"
 	steps := 0
-	want, err := m.run(t.Context(), job, t.TempDir(), func(string) error { steps++; return nil })
+	want, err := m.run(t.Context(), job, durabletest.Folder(t), func(string) error { steps++; return nil })
 	if err != nil || want.Total.Differs() != 2 || want.Total.Changed != 2 || steps < 20 {
 		t.Fatalf("%v, %d steps, %+v", err, steps, want.Total)
 	}
@@ -177,7 +178,7 @@ func TestARunIsKilledAnywhere(t *testing.T) {
 		return same(job, path)
 	})
 	for at := 0; ; at++ {
-		path, n := t.TempDir(), 0
+		path, n := durabletest.Folder(t), 0
 		m.store.BeforePage = func(int) error {
 			if n++; n > at {
 				return errKilled
@@ -213,13 +214,13 @@ func TestASourceThatCannotResume(t *testing.T) {
 		}
 		return nil
 	}
-	r, err := m.run(t.Context(), m.job(m.store.Source()), t.TempDir(), nil)
+	r, err := m.run(t.Context(), m.job(m.store.Source()), durabletest.Folder(t), nil)
 	if err != nil || !r.Equal() || r.Counted.Read != 40 || restarts != 1 {
 		t.Fatalf("%v, %+v", err, r.Counted)
 	}
 	m.store.BeforePage = func(int) error { restarts++; return source.ErrRestart }
 	restarts = 0
-	if _, err := m.run(t.Context(), m.job(m.store.Source()), t.TempDir(), nil); !errors.Is(err, source.ErrRestart) || restarts != maxRestarts+1 {
+	if _, err := m.run(t.Context(), m.job(m.store.Source()), durabletest.Folder(t), nil); !errors.Is(err, source.ErrRestart) || restarts != maxRestarts+1 {
 		t.Fatalf("%d restarts, %v", restarts, err)
 	}
 }
@@ -227,7 +228,7 @@ func TestASourceThatCannotResume(t *testing.T) {
 // TestAnotherSourceIsNoContinuation.
 func TestAnotherSourceIsNoContinuation(t *testing.T) {
 	m := newMoving(t, 40)
-	path := t.TempDir()
+	path := durabletest.Folder(t)
 	m.store.BeforePage = func(read int) error {
 		if read == 1 {
 			return errKilled
@@ -247,7 +248,7 @@ func TestAnotherSourceIsNoContinuation(t *testing.T) {
 // TestTheSpoolsTakeNoRoomAfterwards.
 func TestTheSpoolsTakeNoRoomAfterwards(t *testing.T) {
 	m := newMoving(t, 40)
-	path := t.TempDir()
+	path := durabletest.Folder(t)
 	for range 2 {
 		if r, err := m.run(t.Context(), m.job(m.store.Source()), path, nil); err != nil || !r.Equal() {
 			t.Fatal(err)
