@@ -24,6 +24,8 @@ type settings struct {
 	parts            string
 	entries          []int
 	rounds           int
+	// bulkEntries and streamEntries are the lengths of loads.
+	bulkEntries, streamEntries int
 }
 
 func main() {
@@ -50,7 +52,9 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 	f.IntVar(&s.valueBytes, "value", 100, "bytes of a value")
 	f.IntVar(&s.rounds, "rounds", 4, "how many times over the entries are updated")
 	f.Uint64Var(&s.seed, "seed", 1, "seed of the order of keys and of the values")
-	f.StringVar(&s.parts, "parts", "compare,memory,amplify", "what to run: compare, memory, amplify")
+	f.StringVar(&s.parts, "parts", "compare,memory,amplify,bulk,atomic", "what to run: compare, memory, amplify, bulk, atomic")
+	f.IntVar(&s.bulkEntries, "bulk", 1_000_000, "entries of a one-shot load")
+	f.IntVar(&s.streamEntries, "stream", 10_000_000, "entries of a stream and of a sort")
 	clients := f.String("clients", "1,16,64,256", "numbers of concurrent clients")
 	entries := f.String("entries", "100000,1000000", "numbers of entries for the bytes written")
 	if err := f.Parse(args); err != nil {
@@ -61,8 +65,8 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 		return nil, err
 	}
 	s.entries, err = numbers("entries", *entries)
-	if err == nil && (s.keys < 1 || s.valueBytes < 1 || s.rounds < 1 || s.duration <= 0) {
-		err = fmt.Errorf("keys, value, rounds and duration must be positive")
+	if err == nil && (s.keys < 1 || s.valueBytes < 1 || s.rounds < 1 || s.duration <= 0 || s.bulkEntries < 1 || s.streamEntries < 1) {
+		err = fmt.Errorf("keys, value, rounds, bulk, stream and duration must be positive")
 	}
 	return s, err
 }
@@ -89,8 +93,12 @@ func run(ctx context.Context, s *settings, out io.Writer) error {
 			err = inMemory(ctx, s, out)
 		case "amplify":
 			err = amplify(ctx, s, out)
+		case "bulk":
+			err = bulk(ctx, s, out)
+		case "atomic":
+			err = atomicBatches(ctx, s, out)
 		default:
-			err = fmt.Errorf("parts: %q is not one of compare, memory, amplify", part)
+			err = fmt.Errorf("parts: %q is not one of compare, memory, amplify, bulk, atomic", part)
 		}
 		if err != nil {
 			return err

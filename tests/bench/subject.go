@@ -17,8 +17,6 @@ import (
 	"github.com/latticekv/lattice/core/clock"
 	"github.com/latticekv/lattice/core/options"
 	"github.com/latticekv/lattice/core/tree"
-	"github.com/latticekv/lattice/providers/azuretable"
-	"github.com/latticekv/lattice/providers/blob"
 )
 
 // subject is one way to keep keys and values on the emulator.
@@ -90,13 +88,9 @@ func partition(key string) string {
 // inProcess is a DB of this process on the emulator, with the maintenance that
 // a service has.
 func inProcess(ctx context.Context, connection, id string, shards int, leases bool, value func() []byte) (*subject, error) {
-	table, err := azuretable.New(ctx, azuretable.Options{ConnectionString: connection, TableName: id})
+	table, blobs, err := emulated(ctx, connection, id)
 	if err != nil {
-		return nil, fmt.Errorf("open the table: %w", err)
-	}
-	blobs, err := blob.New(ctx, blob.Options{ConnectionString: connection, Container: id})
-	if err != nil {
-		return nil, fmt.Errorf("open the container: %w", err)
+		return nil, err
 	}
 	o := options.Default()
 	o.Leases = leases
