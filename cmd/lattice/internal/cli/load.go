@@ -21,7 +21,7 @@ type loadCmd struct {
 
 	Mode          string `enum:"one-shot,stream,session" default:"one-shot" help:"How to load: ${enum}."`
 	Operation     string `help:"Id of the session; that of an interrupted one goes on with it. By default a new one." placeholder:"ID"`
-	ChunkEntries  int    `default:"10000" help:"Entries in a chunk of a session, at most 1,000,000." placeholder:"N"`
+	ChunkEntries  int    `default:"100000" help:"Entries in a chunk of a session, at most 1,000,000." placeholder:"N"`
 	ChunkBytes    int    `default:"4194304" help:"Bytes at which a chunk of a session ends, at most 64 MiB." placeholder:"N"`
 	EnforceLimits bool   `help:"Refuse keys, values and totals beyond the limits of ordinary writes, which are only counted otherwise."`
 
