@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/latticekv/lattice/core/clock"
+	"github.com/latticekv/lattice/core/keyspace"
 	"github.com/latticekv/lattice/core/record"
 )
 
@@ -80,6 +81,10 @@ type Write struct {
 	Migration string
 	// Tx is the transaction of a prepare, commit or abort.
 	Tx record.ID
+	// Slots, unless nil, are those for which the caller of a commit or an abort
+	// takes the shard to be the owner. StatusStale says that it is not, of all of
+	// them: the transaction has ended here, and the new owner has to be told too.
+	Slots *keyspace.SlotSet
 
 	// ref is where a large value was stored before the write was queued, and
 	// stored when.

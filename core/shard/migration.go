@@ -33,6 +33,8 @@ type Outgoing struct {
 	Since uint64 `json:"since"`
 	// Sealed says that the shard refuses the slots.
 	Sealed bool `json:"sealed,omitempty"`
+	// SealedAt is the log row of that.
+	SealedAt uint64 `json:"sealedAt,omitempty"`
 }
 
 // Incoming is a migration of which a shard is the target. It takes entries of
@@ -127,12 +129,12 @@ func (s *Shard) BeginOutgoing(ctx context.Context, out Outgoing) error {
 // through whichever instance. It changes nothing if it is sealed, or if the
 // slots have moved away already.
 func (s *Shard) Seal(ctx context.Context, id string) error {
-	return s.changeMigration(ctx, "seal "+id, func(_ *Head, m *Meta) error {
+	return s.changeMigration(ctx, "seal "+id, func(h *Head, m *Meta) error {
 		if m.Outgoing == nil || m.Outgoing.ID != id || m.Outgoing.Sealed {
 			return errAsIs
 		}
 		sealed := *m.Outgoing
-		sealed.Sealed = true
+		sealed.Sealed, sealed.SealedAt = true, h.Seq+1 // the row of this very change
 		m.Outgoing = &sealed
 		return nil
 	})
@@ -246,13 +248,21 @@ type LogPortion struct {
 // LogSince returns what rows after a number did to the given slots, of at most
 // so many rows. The rows must not have been collected: those after the start of
 // an outgoing migration are kept.
+//
+// The log ends for this purpose where an outgoing migration sealed its slots.
+// Later rows tell how transactions ended here of which the target may have
+// prepared mutations of its own, as the owner: that is not for a migration to
+// end.
 func (s *Shard) LogSince(ctx context.Context, after uint64, slots *keyspace.SlotSet, maxRows int) (LogPortion, error) {
 	h, err := s.readHead(ctx)
 	if err != nil {
 		return LogPortion{}, err
 	}
 	p := LogPortion{Last: after, Head: h.Seq}
-	end := min(h.Seq, after+uint64(maxRows))
+	if out := h.Meta().Outgoing; out != nil && out.Sealed {
+		p.Head = out.SealedAt
+	}
+	end := min(p.Head, after+uint64(maxRows))
 	if end <= after {
 		return p, nil
 	}

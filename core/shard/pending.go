@@ -87,6 +87,9 @@ func (v *View) Undecided(b Bounds) []record.ID {
 	}
 	var out []record.ID
 	v.undecided.prepared.Ascend(b.From, func(key string, at []Prepared) bool {
+		if v.moved != nil && v.moved.Has(keyspace.Slot(key)) {
+			return b.To == "" || key < b.To
+		}
 		for i := range at {
 			if b.Contains(key) && !slices.Contains(out, at[i].Tx) {
 				out = append(out, at[i].Tx)

@@ -191,6 +191,9 @@ func (j *judge) prepare(w *Write, res *WriteResult, old *record.Entry) {
 func (j *judge) decide(ctx context.Context, w *Write, res *WriteResult) error {
 	of := j.undecided(w.Tx)
 	res.Status = StatusApplied
+	if refused := j.head.meta.refused; w.Slots != nil && refused != nil && refused.Intersects(w.Slots) {
+		res.Status = StatusStale
+	}
 	if len(of) == 0 {
 		return nil
 	}
@@ -230,6 +233,9 @@ func (s *Shard) relog() []record.Record {
 	defer s.mu.RUnlock()
 	var out []record.Record
 	for _, p := range s.st.prepared.list() {
+		if moved := &s.st.head.Meta().Moved; moved.Has(keyspace.Slot(p.Entry.Key)) {
+			continue // the new owner has it
+		}
 		out = append(out, record.Record{Kind: record.KindPrepare, Tx: p.Tx, Entry: p.Entry})
 	}
 	return out

@@ -286,7 +286,7 @@ func nothingPending(t *testing.T, in *instance, tr *Tree) {
 		t.Fatal(err)
 	}
 	for id := range m.partitions {
-		v, err := in.hooks.inner.shard(m.partitions[id], m.tuning).View(t.Context(), shard.ReadOptions{})
+		v, err := in.DB.shard(m.partitions[id], m.tuning).View(t.Context(), shard.ReadOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/latticekv/lattice/core/clock"
+	"github.com/latticekv/lattice/core/keyspace"
 	"github.com/latticekv/lattice/core/record"
 	"github.com/latticekv/lattice/core/shard"
 	"github.com/latticekv/lattice/core/store"
@@ -103,13 +104,14 @@ func (t *Tree) giveWay(ctx context.Context, key string, tx record.ID, try int, o
 		}
 		return nil
 	}
-	return t.routed(ctx, func(m *meta) error { return tell(ctx, t.owner(m, key), tx, o) })
+	return t.routed(ctx, func(m *meta) error { return tell(ctx, t.owner(m, key), tx, o, nil) })
 }
 
 // tell lets a shard know how an attempt of a batch has ended, and that earlier
-// attempts are void.
-func tell(ctx context.Context, l shardLog, tx record.ID, o txn.Outcome, void ...record.ID) error {
-	w := shard.Write{Op: shard.OpAbort, Tx: tx}
+// attempts are void. slots, unless nil, are those of the batch that the shard is
+// taken to own: shard.ErrStaleRouting says that another owner must be told, too.
+func tell(ctx context.Context, l shardLog, tx record.ID, o txn.Outcome, slots *keyspace.SlotSet, void ...record.ID) error {
+	w := shard.Write{Op: shard.OpAbort, Tx: tx, Slots: slots}
 	if o.State == txn.Committed {
 		w.Op, w.Version = shard.OpCommit, o.Version
 	}
@@ -117,6 +119,6 @@ func tell(ctx context.Context, l shardLog, tx record.ID, o txn.Outcome, void ...
 	for _, tx := range void {
 		writes = append(writes, shard.Write{Op: shard.OpAbort, Tx: tx})
 	}
-	_, err := l.Write(ctx, writes)
-	return err
+	results, err := l.Write(ctx, writes)
+	return staleIn(results, err)
 }

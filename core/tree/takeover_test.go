@@ -20,7 +20,8 @@ type rivals struct {
 	faults *faulty.Instance
 	first  *Tree
 	second *Tree
-	other  *instance
+	slow   *instance // of the first
+	other  *instance // of the second
 	keys   []string
 }
 
@@ -33,7 +34,8 @@ func newRivals(t *testing.T) *rivals {
 	r.second = r.other.writer(t, "demo")
 	r.keys = spread(t, r.second, 4)
 	mustBatch(t, r.second, setAll(r.keys, "old"), "")
-	r.first = open(t, r.faults.Table(), r.faults.Blobs()).writer(t, "demo")
+	r.slow = open(t, r.faults.Table(), r.faults.Blobs())
+	r.first = r.slow.writer(t, "demo")
 	values(t, r.first, r.keys)
 	return r
 }

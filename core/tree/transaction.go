@@ -32,9 +32,10 @@ type transaction struct {
 	top clock.Version
 	// existed, by write, says that the key was live.
 	existed []bool
-	// asked are the shards that may hold prepared mutations.
+	// asked are the shards that may hold prepared mutations, with the slots of
+	// those.
 	mu    sync.Mutex
-	asked map[keyspace.ShardID]bool
+	asked map[keyspace.ShardID]*keyspace.SlotSet
 }
 
 // errRetry: the attempt was aborted by somebody else; the batch begins again.
@@ -165,7 +166,7 @@ func (x *transaction) again(ctx context.Context) (results []BatchResult, over bo
 // attempt prepares, decides, and tells the shards. errRetry says that somebody
 // else aborted it.
 func (x *transaction) attempt(ctx context.Context) ([]BatchResult, error) {
-	x.top, x.existed, x.asked = clock.Version{}, make([]bool, len(x.writes)), map[keyspace.ShardID]bool{}
+	x.top, x.existed, x.asked = clock.Version{}, make([]bool, len(x.writes)), map[keyspace.ShardID]*keyspace.SlotSet{}
 	tx := x.row.Tx()
 	results, err := x.prepare(ctx, tx)
 	if err == nil {
@@ -247,7 +248,12 @@ func (x *transaction) ask(m *meta, prepares []shard.Write, places []int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, i := range places {
-		x.asked[m.shardMap.OwnerOf(prepares[i].Key)] = true
+		slot := keyspace.Slot(prepares[i].Key)
+		id := m.shardMap.Owner(slot)
+		if x.asked[id] == nil {
+			x.asked[id] = &keyspace.SlotSet{}
+		}
+		x.asked[id].Add(slot)
 	}
 }
 
@@ -336,19 +342,21 @@ func (x *transaction) commit(ctx context.Context) error {
 	}
 }
 
-// tellAll tells every shard that was asked how the attempt has ended.
+// tellAll tells every shard that was asked how the attempt has ended. An error
+// says that some shard may not know, one that has become the owner of keys among
+// them.
 func (x *transaction) tellAll(ctx context.Context, tx record.ID, o txn.Outcome) error {
 	m, err := x.t.meta(ctx)
 	if err != nil || m.ID != x.treeID {
 		return err
 	}
 	x.mu.Lock()
-	ids := slices.Collect(maps.Keys(x.asked))
+	asked := maps.Clone(x.asked)
 	x.mu.Unlock()
 	var g errgroup.Group
 	g.SetLimit(fanOut)
-	for _, id := range ids {
-		g.Go(func() error { return tell(ctx, x.t.shard(m, id), tx, o) })
+	for id, slots := range asked {
+		g.Go(func() error { return tell(ctx, x.t.shard(m, id), tx, o, slots) })
 	}
 	return g.Wait()
 }

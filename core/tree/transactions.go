@@ -109,7 +109,7 @@ func (t *Tree) finishBatch(ctx context.Context, m *meta, r *txn.Row, rep *Transa
 	age := r.Age(now)
 	if !r.Told && !t.db.txns.IsDone(m.ID, r) && (r.State == txn.Aborted || age >= m.opts.TxTimeout) {
 		if err := t.tellOwners(ctx, m, r); err != nil {
-			return err
+			return ignore(err, shard.ErrStaleRouting) // under the new map, next time
 		}
 		rep.Told++
 		err := t.db.txns.Change(ctx, m.ID, r, func(r *txn.Row) { r.Told = true })
@@ -130,15 +130,20 @@ func ignore(err, target error) error {
 }
 
 // tellOwners tells how a batch has ended to every shard that was asked to prepare
-// a part of it, and to those that own its keys by now.
+// a part of it, and to those that own its keys by now: shard.ErrStaleRouting if
+// the map does not say who does.
 func (t *Tree) tellOwners(ctx context.Context, m *meta, r *txn.Row) error {
-	ids := map[keyspace.ShardID]bool{}
+	ids := map[keyspace.ShardID]*keyspace.SlotSet{}
 	for _, id := range r.Shards {
-		ids[id] = true
+		ids[id] = &keyspace.SlotSet{}
 	}
 	for _, run := range r.Slots.Ranges() {
 		for slot := int(run[0]); slot <= int(run[1]); slot++ {
-			ids[m.shardMap.Owner(uint16(slot))] = true
+			id := m.shardMap.Owner(uint16(slot))
+			if ids[id] == nil {
+				ids[id] = &keyspace.SlotSet{}
+			}
+			ids[id].Add(uint16(slot))
 		}
 	}
 	g, gctx := errgroup.WithContext(ctx)
@@ -148,7 +153,7 @@ func (t *Tree) tellOwners(ctx context.Context, m *meta, r *txn.Row) error {
 			return store.Corruptf("transaction %x names shard %d, which tree %q never had", r.ID, id, t.name)
 		}
 		g.Go(func() error {
-			err := tell(gctx, t.shard(m, id), r.Tx(), txn.Outcome{State: r.State, Version: r.Version}, r.Void()...)
+			err := tell(gctx, t.shard(m, id), r.Tx(), txn.Outcome{State: r.State, Version: r.Version}, ids[id], r.Void()...)
 			if errors.Is(err, shard.ErrNoShard) {
 				return nil // given up in a migration that ended long ago
 			}
