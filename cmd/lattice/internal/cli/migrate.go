@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -225,8 +226,13 @@ func (f *migrateFlags) limits(e *env) error {
 			*l.flag = int(n)
 		}
 	}
+	// A tree that is not there yet will have the usual limits.
+	f.MaxKeyBytes, f.MaxValueBytes = cmp.Or(f.MaxKeyBytes, keys.DefaultMaxLength), cmp.Or(f.MaxValueBytes, maxStoredValue)
 	return nil
 }
+
+// maxStoredValue is the largest value that any tree can be set to take.
+const maxStoredValue = 64 << 20
 
 // number reads a setting that is a number, 0 if it is none.
 func number(raw json.RawMessage) int64 {
