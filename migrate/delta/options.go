@@ -145,7 +145,7 @@ func (o Options) withDefaults() (Options, error) {
 	switch {
 	case o.Dir == nil || o.Source == nil || o.Tree == nil || o.Map == nil:
 		return o, errors.New("delta: folder, source, tree and mapping must be set")
-	case o.Since != "" && !changing:
+	case o.Since != "" && (!changing || o.Info.Cut == ""):
 		return o, errors.New("this source cannot tell what has changed since a cut; --since state reads it whole and compares")
 	case o.MaxDeletes < 0 || o.RetryFor < 0:
 		return o, errors.New("delta: an option is negative")

@@ -460,7 +460,10 @@ func (f *migrateFlags) adopt(e *env, p *place, src source.Source) (err error) {
 		}
 	}
 	_, tells := src.(source.Changing)
+	tells = tells && p.info.Cut != ""
 	switch {
+	case f.Since != "" && f.Since != sinceState && !tells:
+		return usagef("this source cannot tell what has changed since a cut; --since state reads it whole and compares")
 	case f.Since != "" && f.Since != sinceState:
 		p.cut = f.Since
 	case tells && p.known:

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"database/sql"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -63,4 +65,45 @@ func TestMoveVerifyDeltaAgainstTheService(t *testing.T) {
 	l.ok("", "delete", "orders", "order/t1/000051", "order/t9/000000")
 	l.says(l.ok("", append(verify, "--values", "all")...), "Equal: 5,889 keys and 5,889 values compared")
 	l.says(l.ok("", append(migrate, "--since", "state", "--deletes")...), "5,889 records read: 0 written, 5,889 the same already.\n0 keys deleted")
+}
+
+// TestDeltaOfChangesAgainstTheService: a table that tells when its rows changed.
+func TestDeltaOfChangesAgainstTheService(t *testing.T) {
+	l := serve(t)
+	path, state := filepath.Join(t.TempDir(), "shop.db"), t.TempDir()
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	do := func(statement string, args ...any) {
+		t.Helper()
+		if _, err := db.Exec(statement, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	do("CREATE TABLE orders (id INTEGER PRIMARY KEY, state TEXT, rev INTEGER NOT NULL)")
+	for i := range 400 {
+		do("INSERT INTO orders VALUES (?, 'new', ?)", i, i)
+	}
+	args := []string{"sqlite", "orders", path, "--table", "orders", "--key-template", "order/{id:6}", "--change-column", "rev", "--change-numbers", "5", "--state", state, "--progress", "none"}
+	migrate, verify := append([]string{"migrate"}, args...), append([]string{"verify"}, args...)
+	l.says(l.ok("", migrate...), "400 records read: 400 loaded")
+	do("UPDATE orders SET state = 'paid', rev = 1000 + id WHERE id % 40 = 0")
+	do("INSERT INTO orders VALUES (900, 'new', 2000)")
+	do("DELETE FROM orders WHERE id = 7")
+	// What has changed since the migration is told apart from what is lost.
+	l.ok("", "delete", "orders", "order/000011")
+	r := l.fails(ExitNo, "Not equal", "", append(verify, "--values", "all")...)
+	l.says(r.out, "of 400 keys: 1 missing, 1 extra, 11 changed", "missing: order/000011", "changed at the source: order/000900", "changed at the source: order/000040", "extra: order/000007")
+	out := l.ok("", append(migrate, "--since", "state", "--deletes")...)
+	l.says(out, " written.\n", "1 key deleted that the source has no more.")
+	if strings.Contains(out, "400 records read") {
+		t.Errorf("all was read: %s", out)
+	}
+	r = l.fails(ExitNo, "of 400 keys: 1 missing;", "", append(verify, "--values", "all")...)
+	l.says(r.out, "missing: order/000011")
+	do("UPDATE orders SET rev = 3000 WHERE id = 11")
+	l.ok("", append(migrate, "--since", "state", "--deletes")...)
+	l.says(l.ok("", append(verify, "--values", "all")...), "Equal: 400 keys and 400 values compared")
 }

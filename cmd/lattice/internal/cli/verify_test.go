@@ -145,6 +145,7 @@ func TestDeltaUsage(t *testing.T) {
 	for want, more := range map[string][]string{
 		"--deletes goes with --since": {"--deletes"}, "--max-deletes and --yes go with": {"--since", "state", "--yes"}, "--max-deletes must": {"--since", "state", "--deletes", "--max-deletes=-1"},
 		"are for a migration":                 {"--since", "state", "--dry-run"},
+		"cannot tell what has changed":        {"--since", "12"},
 		`--value was not given and is now "j`: {"--since", "state", "--value", "json"},
 	} {
 		l.fails(ExitUsage, want, "", append(migrate, more...)...)
