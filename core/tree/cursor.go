@@ -214,7 +214,7 @@ func (u *cursorUse) repeat(ctx context.Context) (CursorPage, error) {
 
 // page completes a page whose bookmark is saved.
 func (u *cursorUse) page(ctx context.Context, items []Item) (CursorPage, error) {
-	p := CursorPage{Page: u.r.Page, HasMore: u.r.More, Expires: time.UnixMilli(u.r.Expiry).UTC()}
+	p := CursorPage{Kind: u.r.Kind, Page: u.r.Page, HasMore: u.r.More, Expires: time.UnixMilli(u.r.Expiry).UTC()}
 	if u.r.Kind != CursorDeleteRange {
 		p.Items = items
 		return p, nil

@@ -40,6 +40,7 @@ type CursorInfo struct {
 
 // CursorPage is one page.
 type CursorPage struct {
+	Kind CursorKind
 	// Page is its number, from 1.
 	Page int64
 	// Items are the entries, without values if the kind is keys.

@@ -57,6 +57,9 @@ type Config struct {
 	Logger *slog.Logger
 	// Observe is told of every request. Nil is silence.
 	Observe func(Exchange)
+	// ObserveAtomic is told of every atomic batch that reached a tree: committed,
+	// unknown, or the code for which nothing was written. Nil is silence.
+	ObserveAtomic func(outcome string)
 	// Metrics answers /metrics. Nil leaves the route out.
 	Metrics http.Handler
 	// Version is the version of the service in the OpenAPI document.
@@ -84,6 +87,9 @@ func newServer(cfg Config, db database) *Server {
 	}
 	if cfg.Observe == nil {
 		cfg.Observe = func(Exchange) {}
+	}
+	if cfg.ObserveAtomic == nil {
+		cfg.ObserveAtomic = func(string) {}
 	}
 	if cfg.MaxBatchGetBytes == 0 {
 		cfg.MaxBatchGetBytes = DefaultMaxBatchGetBytes

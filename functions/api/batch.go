@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"net/http"
 
@@ -109,7 +110,7 @@ type resultBody struct {
 	Status string `json:"status"`
 	// Version is the new one of a set, or the one in the way of a condition.
 	Version string `json:"version,omitempty"`
-	// Existed is given for deletes.
+	// Existed is given for deletes, and in an atomic batch for sets too.
 	Existed *bool `json:"existed,omitempty"`
 }
 
@@ -131,16 +132,53 @@ func (s *Server) batch(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	results, err := t.Batch(r.Context(), req.ops)
+	results, err := s.perform(r.Context(), t, &req)
 	if err != nil {
 		return err
 	}
-	if req.atomic && len(results) == 1 && results[0].Err != nil {
-		r.key = req.ops[0].Key
-		return results[0].Err
-	}
-	return writeJSON(w, r, http.StatusOK, newResults(req.ops, results))
+	return writeJSON(w, r, http.StatusOK, newResults(&req, results))
 }
+
+func (s *Server) perform(ctx context.Context, t handle, req *batchRequest) ([]tree.BatchResult, error) {
+	if !req.atomic {
+		return t.Batch(ctx, req.ops)
+	}
+	results, err := t.AtomicBatch(ctx, req.ops, req.operationID)
+	if err != nil {
+		err = &batchError{err}
+	}
+	s.cfg.ObserveAtomic(atomicOutcome(err))
+	return results, err
+}
+
+// The outcomes of an atomic batch that are no codes.
+const (
+	outcomeCommitted = "committed"
+	outcomeUnknown   = "unknown"
+)
+
+// atomicOutcome names what became of an atomic batch: committed, unknown, or the
+// code for which nothing was written.
+func atomicOutcome(err error) string {
+	if err == nil {
+		return outcomeCommitted
+	}
+	p := classify(err)
+	if p.OutcomeUnknown {
+		return outcomeUnknown
+	}
+	return string(p.Code)
+}
+
+// batchError is an error of an atomic batch, in whose words some categories say
+// something else than elsewhere.
+type batchError struct{ err error }
+
+// Error implements error.
+func (e *batchError) Error() string { return "atomic batch: " + e.err.Error() }
+
+// Unwrap returns the cause.
+func (e *batchError) Unwrap() error { return e.err }
 
 func sets(ops []tree.BatchOp) bool {
 	for i := range ops {
@@ -151,10 +189,13 @@ func sets(ops []tree.BatchOp) bool {
 	return false
 }
 
-func newResults(ops []tree.BatchOp, results []tree.BatchResult) resultsBody {
+func newResults(req *batchRequest, results []tree.BatchResult) resultsBody {
 	body := resultsBody{Results: make([]resultBody, len(results))}
 	for i, res := range results {
-		body.Results[i] = newResult(&ops[i], res)
+		body.Results[i] = newResult(&req.ops[i], res)
+		if req.atomic {
+			body.Results[i].Existed = &res.Existed
+		}
 	}
 	return body
 }

@@ -18,14 +18,15 @@ const (
 type batchRequest struct {
 	ops    []tree.BatchOp
 	atomic bool
+	// operationID names an atomic batch; it is empty if none was given.
+	operationID string
 }
 
 // parseBatch reads and checks a batch as a whole: one bad operation and
 // nothing is written.
 func (s *Server) parseBatch(body []byte) (batchRequest, error) {
 	var req batchRequest
-	var operationID string
-	given := false
+	given, named := false, false
 	size := sizer{limit: s.opts.MaxBatchBytes}
 	err := parseJSON(body, func(p *parser) error {
 		return p.object("", func(name string) (known bool, err error) {
@@ -39,7 +40,8 @@ func (s *Server) parseBatch(body []byte) (batchRequest, error) {
 				req.atomic, err = p.boolean(name)
 				return true, err
 			case "operationId":
-				operationID, err = p.text(name)
+				named = true
+				req.operationID, err = p.text(name)
 				return true, err
 			}
 			return false, nil
@@ -51,17 +53,16 @@ func (s *Server) parseBatch(body []byte) (batchRequest, error) {
 	if err != nil {
 		return batchRequest{}, err
 	}
-	return req, checkAtomic(&req, operationID)
+	return req, checkAtomic(&req, named)
 }
 
-// checkAtomic refuses what only atomic batches over several keys can give. A
-// single operation is atomic by nature.
-func checkAtomic(req *batchRequest, operationID string) error {
-	if operationID != "" {
-		return argument("operationId", "atomic batches are not available in this version, and only they have an operation id")
-	}
-	if req.atomic && len(req.ops) > 1 {
-		return argument("atomic", "atomic batches of several operations are not available in this version")
+// checkAtomic refuses an operation id that would mean nothing.
+func checkAtomic(req *batchRequest, named bool) error {
+	switch {
+	case named && req.operationID == "":
+		return argument("operationId", "must not be empty")
+	case named && !req.atomic:
+		return argument("operationId", "is for atomic batches, whose outcome is one for all operations; add \"atomic\":true")
 	}
 	return nil
 }

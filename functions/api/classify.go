@@ -21,6 +21,9 @@ var categories = []struct {
 	{tree.ErrTreeDeleted, CodeTreeDeleted, "the tree is deleted; it can be recovered until it is purged"},
 	{tree.ErrTreeNotDeleted, CodeTreeExists, "the tree is not deleted, which this needs"},
 	{tree.ErrTreeNotEmpty, CodeTreeNotEmpty, "the tree holds keys, or remembers deleted ones; this load needs an empty tree"},
+	{tree.ErrCursorNotFound, CodeCursorNotFound, "no cursor of this tree has this id; one that is not used expires"},
+	{tree.ErrSnapshotExpired, CodeSnapshotExpired, "the snapshot of the cursor is not kept any more; open another cursor"},
+	{tree.ErrTooManySnapshots, CodeQuotaExceeded, "the tree has as many snapshots open as it may; close one, or wait until one expires"},
 	{tree.ErrOperationNotFound, CodeOperationNotFound, "no bulk load of this tree has this operation id"},
 	{tree.ErrOperationInProgress, CodeOperationInProgress, "another bulk load of the tree is open; commit or abort it"},
 	{tree.ErrOperationMismatch, CodeOperationMismatch, "the chunk was begun with other contents, or the bulk load has ended in another way"},
@@ -87,6 +90,31 @@ func classifyTyped(err error) (Problem, bool) {
 	if m := (*tree.MismatchError)(nil); errors.As(err, &m) {
 		p := newProblem(CodeVersionMismatch, m.Error())
 		p.current = m.Current
+		return p, true
+	}
+	if m := (*tree.BatchMismatchError)(nil); errors.As(err, &m) {
+		p := newProblem(CodeVersionMismatch, m.Error()+"; nothing was written")
+		p.batchProblem = newBatchProblem(m)
+		if len(m.Failed) > 0 {
+			p.Key, p.current = clip(m.Failed[0].Key, maxProblemKeyBytes), m.Failed[0].Current
+		}
+		return p, true
+	}
+	return classifyBatch(err)
+}
+
+// classifyBatch handles what an atomic batch says about its operation id. Unlike
+// a bulk load, an operation under way is over soon: its outcome can be had.
+func classifyBatch(err error) (Problem, bool) {
+	if b := (*batchError)(nil); !errors.As(err, &b) {
+		return Problem{}, false
+	}
+	switch {
+	case errors.Is(err, tree.ErrOperationMismatch):
+		return newProblem(CodeOperationMismatch, "an atomic batch of other keys has this operation id; nothing was written"), true
+	case errors.Is(err, tree.ErrOperationInProgress):
+		p := newProblem(CodeOperationInProgress, "the atomic batch of this operation id is under way; ask again for its outcome")
+		p.RetryAfter = retrySeconds(store.RetryAfter(err))
 		return p, true
 	}
 	return Problem{}, false

@@ -18,6 +18,8 @@ const (
 	CodeTreeExists          Code = "tree_exists"
 	CodeTreeDeleted         Code = "tree_deleted"
 	CodeTreeNotEmpty        Code = "tree_not_empty"
+	CodeCursorNotFound      Code = "cursor_not_found"
+	CodeSnapshotExpired     Code = "snapshot_expired"
 	CodeOperationNotFound   Code = "operation_not_found"
 	CodeOperationInProgress Code = "operation_in_progress"
 	CodeOperationMismatch   Code = "operation_mismatch"
@@ -53,11 +55,13 @@ var meanings = map[Code]meaning{
 	CodeTreeExists:          {http.StatusConflict, "The tree exists"},
 	CodeTreeDeleted:         {http.StatusConflict, "The tree is deleted"},
 	CodeTreeNotEmpty:        {http.StatusConflict, "The tree is not empty"},
+	CodeCursorNotFound:      {http.StatusNotFound, "The cursor does not exist"},
+	CodeSnapshotExpired:     {http.StatusGone, "The snapshot is not kept any more"},
 	CodeOperationNotFound:   {http.StatusNotFound, "The operation does not exist"},
 	CodeOperationMismatch:   {http.StatusConflict, "The operation does not match"},
 	CodeChunkOutOfSequence:  {http.StatusConflict, "The chunk is not the one expected"},
 	CodeBulkLoadOrder:       {http.StatusUnprocessableEntity, "The entries are not in ascending order"},
-	CodeQuotaExceeded:       {http.StatusTooManyRequests, "The tree is full"},
+	CodeQuotaExceeded:       {http.StatusTooManyRequests, "A cap of the tree is reached"},
 	CodeOperationInProgress: {http.StatusConflict, "Another operation is in progress"},
 	CodeVersionMismatch:     {http.StatusPreconditionFailed, "A condition did not hold"},
 	CodeKeyTooLong:          {http.StatusRequestEntityTooLarge, "The key is too long"},

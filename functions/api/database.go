@@ -32,6 +32,7 @@ type handle interface {
 	Delete(ctx context.Context, key string, ifVersion clock.Version) (bool, error)
 	GetMany(ctx context.Context, keys []string, o tree.ReadOptions) ([]tree.Item, error)
 	Batch(ctx context.Context, ops []tree.BatchOp) ([]tree.BatchResult, error)
+	AtomicBatch(ctx context.Context, ops []tree.BatchOp, operation string) ([]tree.BatchResult, error)
 	Scan(ctx context.Context, q tree.ScanQuery) (tree.ScanPage, error)
 	Stream(ctx context.Context, q tree.ScanQuery, fn func(*tree.Item) error) (int64, error)
 	Count(ctx context.Context, b tree.Bounds, o tree.ReadOptions) (tree.Count, error)
@@ -41,7 +42,15 @@ type handle interface {
 	Reshard(ctx context.Context, target int) (status tree.ReshardStatus, started bool, err error)
 	ReshardStatus(ctx context.Context) (tree.ReshardStatus, error)
 	Diagnostics(ctx context.Context, deep bool) (tree.Diagnostics, error)
+	cursors
 	loader
+}
+
+// cursors are bookmarks that the tree keeps.
+type cursors interface {
+	OpenCursor(ctx context.Context, q tree.CursorQuery) (tree.CursorInfo, error)
+	NextPage(ctx context.Context, id string, page int64, limit int) (tree.CursorPage, error)
+	CloseCursor(ctx context.Context, id string) error
 }
 
 // loader is how a tree takes many entries at once.

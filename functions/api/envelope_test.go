@@ -38,7 +38,7 @@ func TestUnknownPathsAreProblems(t *testing.T) {
 	r := newRig(t)
 	for _, path := range []string{
 		"/", "/v1", "/v1/", "/v2/trees", "/v1/trees/", "/v1/trees/t/", "/v1/trees/t/keys", "/v1/trees/t/nope", "//v1/trees", "/v1//trees",
-		"/v1/trees/../trees", "/v1/./trees", "/healthz/", "/healthz%2F", "/v1/trees/t/cursors", "/v1/trees/t/bulk-load/x", "/v1/trees/t/splits/0a",
+		"/v1/trees/../trees", "/v1/./trees", "/healthz/", "/healthz%2F", "/v1/trees/t/cursors/", "/v1/trees/t/cursors/x/y", "/v1/trees/t/bulk-load/x", "/v1/trees/t/splits/0a",
 		"/v1/trees/t/reshard/", "/v1/trees/t/diagnostics/x", "/v1/cluster", "/explorer/", "/v1/trees//keys/a", "/internals",
 	} {
 		r.do("GET", path, "").wantProblem(404, CodeRouteNotFound)

@@ -44,6 +44,9 @@ type fakeTree struct {
 	// load applies at once.
 	loads   map[string]*fakeLoad
 	portion int
+	// operations are the named batches, cursors the open ones.
+	operations map[string]fakeOperation
+	cursors    map[string]*fakeCursor
 	// diagnostics are what is answered.
 	diagnostics tree.Diagnostics
 }

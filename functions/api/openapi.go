@@ -16,6 +16,7 @@ type object = map[string]any
 const (
 	tagKeys     = "Single keys"
 	tagRanges   = "Many keys"
+	tagCursors  = "Cursors"
 	tagBulk     = "Bulk load"
 	tagTrees    = "Trees"
 	tagService  = "Service"
@@ -41,7 +42,7 @@ func (s *Server) openAPI(routes []route) []byte {
 		},
 		"paths": paths,
 		"components": object{
-			"schemas":         schemas(),
+			"schemas":         s.schemas(),
 			"securitySchemes": object{"internal": object{"type": "http", "scheme": "bearer"}},
 		},
 	})
@@ -75,6 +76,8 @@ func pathParams(path string) []object {
 			schema, about = treeNameSchema, "the name of the tree"
 		case "operationId":
 			schema, about = operationIDSchema, "the id of the operation, chosen by the caller"
+		case "cursorId":
+			schema, about = stringSchema, "the id of the cursor, as its opening answered it"
 		case "index":
 			schema, about = countSchema, "the index of the chunk, from 0"
 		}

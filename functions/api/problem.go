@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/latticekv/lattice/core/clock"
+	"github.com/latticekv/lattice/core/tree"
 )
 
 const problemType = "application/problem+json"
@@ -35,6 +36,7 @@ type Problem struct {
 	// Limit is the bound that was exceeded, in the unit that Detail names.
 	Limit int64 `json:"limit,omitempty"`
 	bulkProblem
+	batchProblem
 	// RetryAfter is in seconds, the value of the header of that name.
 	RetryAfter int64 `json:"retryAfter,omitempty"`
 	// OutcomeUnknown says that a write may or may not have been applied.
@@ -60,6 +62,43 @@ type bulkProblem struct {
 	Line int64 `json:"line,omitempty"`
 	// AcceptedEntryCount is how much of a stream is loaded all the same.
 	AcceptedEntryCount *int64 `json:"acceptedEntryCount,omitempty"`
+}
+
+// batchProblem is where the conditions of an atomic batch failed.
+type batchProblem struct {
+	// Failed are the operations concerned, the first ones if they are many.
+	Failed []failedBody `json:"failed,omitempty"`
+	// FailedCount is how many there are.
+	FailedCount int `json:"failedCount,omitempty"`
+}
+
+// failedBody is an operation whose condition did not hold.
+type failedBody struct {
+	// Index is its place in the request, from 0.
+	Index int    `json:"index"`
+	Key   string `json:"key"`
+	// Version is the one the key has; absent if the key is.
+	Version string `json:"version,omitempty"`
+}
+
+// maxFailedBytes bounds the failed operations that a problem lists, as JSON:
+// clients read no problem without end.
+const maxFailedBytes = 32 << 10
+
+func newBatchProblem(m *tree.BatchMismatchError) batchProblem {
+	p := batchProblem{FailedCount: len(m.Failed)}
+	size := 0
+	for _, f := range m.Failed {
+		b := failedBody{Index: f.Index, Key: clip(f.Key, maxProblemKeyBytes)}
+		if !f.Current.IsZero() {
+			b.Version = f.Current.String()
+		}
+		if size += len(mustMarshal(b)); size > maxFailedBytes {
+			break
+		}
+		p.Failed = append(p.Failed, b)
+	}
+	return p
 }
 
 // Failure is an error that already knows its code.

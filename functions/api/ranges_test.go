@@ -175,22 +175,6 @@ func TestBatchRefusalsChangeNothing(t *testing.T) {
 	}
 }
 
-func TestAtomicBatchesAreNotAvailableYet(t *testing.T) {
-	r := newRig(t)
-	one, two := `{"op":"set","key":"a","text":"1"}`, `{"op":"set","key":"b","text":"1"}`
-	p := r.do("POST", tr+"/batch", `{"operations":[`+one+`,`+two+`],"atomic":true}`).wantProblem(400, CodeInvalidArgument)
-	if !strings.Contains(p.Detail, "not available in this version") {
-		t.Errorf("detail %q", p.Detail)
-	}
-	r.do("POST", tr+"/batch", `{"operations":[`+one+`],"operationId":"x"}`).wantProblem(400, CodeInvalidArgument)
-	r.do("POST", tr+"/batch", `{"operations":[`+one+`],"atomic":true}`).wantStatus(200)
-	p = r.do("POST", tr+"/batch", `{"operations":[{"op":"set","key":"a","text":"2","ifAbsent":true}],"atomic":true}`).wantProblem(412, CodeVersionMismatch)
-	if p.Key != "a" {
-		t.Errorf("problem names key %q", p.Key)
-	}
-	r.do("GET", k+"a", "").wantBody("1")
-}
-
 func TestBatchSizeIsThatOfKeysAndValues(t *testing.T) {
 	r := newRig(t)
 	limit := int(testOptions().MaxBatchBytes)

@@ -183,10 +183,13 @@ func (r *request) readOptions() (tree.ReadOptions, error) {
 
 // bounds reads start and end, or prefix, and reports whether the range is
 // bounded at all.
-func (r *request) bounds() (b tree.Bounds, bounded bool, err error) {
-	start, hasStart := r.query["start"]
-	end, hasEnd := r.query["end"]
-	prefix, hasPrefix := r.query["prefix"]
+func (r *request) bounds() (b tree.Bounds, bounded bool, err error) { return parseBounds(r.query) }
+
+// parseBounds likewise, from whatever holds them by name.
+func parseBounds(given map[string]string) (b tree.Bounds, bounded bool, err error) {
+	start, hasStart := given["start"]
+	end, hasEnd := given["end"]
+	prefix, hasPrefix := given["prefix"]
 	if hasPrefix && (hasStart || hasEnd) {
 		return b, false, argument("prefix", "cannot be combined with start or end")
 	}

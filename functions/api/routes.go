@@ -9,7 +9,7 @@ import (
 // routes is the whole interface: the router and the OpenAPI document are both
 // made from this table.
 func (s *Server) routes() []route {
-	all := slices.Concat(s.keyRoutes(), s.rangeRoutes(), s.treeRoutes(), s.splitRoutes(), s.bulkRoutes(), s.serviceRoutes())
+	all := slices.Concat(s.keyRoutes(), s.rangeRoutes(), s.cursorRoutes(), s.treeRoutes(), s.splitRoutes(), s.bulkRoutes(), s.serviceRoutes())
 	return append(all, s.timerRoutes()...)
 }
 
@@ -72,10 +72,10 @@ func (s *Server) rangeRoutes() []route {
 			problems: append(slices.Clone(read), CodeKeyTooLong, CodeRequestTooLarge, CodeDigestMismatch),
 		}}},
 		{"/v1/trees/{tree}/batch", []operation{{
-			method: http.MethodPost, id: "batch", summary: "Write and delete many keys, each for itself", tag: tagRanges, handle: s.batch,
+			method: http.MethodPost, id: "batch", summary: "Write and delete many keys, each for itself or all or none", tag: tagRanges, handle: s.batch,
 			headers: []param{digestHeader, wantDigestHeader}, body: jsonBody("Batch", true),
 			answers:  map[int]answer{http.StatusOK: {"The outcome of each operation, in the order of the request.", []param{digestHeader}, jsonContent("Results")}},
-			problems: append(slices.Clone(read), CodeVersionMismatch, CodeKeyTooLong, CodeRequestTooLarge, CodeDigestMismatch, CodeQuotaExceeded),
+			problems: append(slices.Clone(read), CodeVersionMismatch, CodeKeyTooLong, CodeValueTooLarge, CodeRequestTooLarge, CodeDigestMismatch, CodeQuotaExceeded, CodeOperationMismatch, CodeOperationInProgress),
 		}}},
 		{"/v1/trees/{tree}/entries", []operation{
 			{

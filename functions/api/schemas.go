@@ -79,7 +79,7 @@ func dictionary(values object) object {
 }
 
 // schemas are the bodies by name. A test holds them against the answers.
-func schemas() object {
+func (s *Server) schemas() object {
 	all := object{
 		"Problem": problemSchema(),
 		"Status":  record([]string{"status"}, object{"status": stringSchema}),
@@ -95,6 +95,7 @@ func schemas() object {
 	addTreeSchemas(all)
 	addSplitSchemas(all)
 	addBulkSchemas(all)
+	s.addCursorSchemas(all)
 	return all
 }
 
@@ -109,7 +110,8 @@ func problemSchema() object {
 		"code": object{"type": "string", "enum": codes}, "requestId": stringSchema,
 		"tree": stringSchema, "key": stringSchema, "limit": countSchema, "retryAfter": countSchema, "outcomeUnknown": boolSchema,
 		"previousKey": stringSchema, "chunkIndex": countSchema, "expectedChunkIndex": countSchema, "entryIndex": countSchema, "line": countSchema,
-		"acceptedEntryCount": countSchema,
+		"acceptedEntryCount": countSchema, "failedCount": countSchema,
+		"failed": list(record([]string{"index", "key"}, object{"index": countSchema, "key": keySchema, "version": versionSchema})),
 	}}
 }
 
@@ -126,7 +128,8 @@ func addBatchSchemas(all object) {
 		"ttl": ttlSchema, "ifVersion": versionSchema, "ifAbsent": boolSchema,
 	})
 	all["Batch"] = record([]string{"operations"}, object{
-		"operations": list(ref("Operation")), "atomic": boolSchema, "operationId": stringSchema,
+		"operations": list(ref("Operation")), "atomic": boolSchema,
+		"operationId": object{"type": "string", "minLength": 1, "description": "names an atomic batch: whoever repeats it gets the first outcome"},
 	})
 	all["Results"] = record([]string{"results"}, object{"results": list(record([]string{"key", "status"}, object{
 		"key": keySchema, "status": stringSchema, "version": versionSchema, "existed": boolSchema,

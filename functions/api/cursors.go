@@ -1,0 +1,187 @@
+package api
+
+import (
+	"net/http"
+	"net/url"
+
+	"github.com/gorilla/mux"
+
+	"github.com/latticekv/lattice/core/tree"
+)
+
+// cursorBody answers the opening of a cursor.
+type cursorBody struct {
+	CursorID  string `json:"cursorId"`
+	ExpiresAt string `json:"expiresAt"`
+	// SnapshotVersion is the moment that a snapshot shows: it has the entries
+	// whose versions are not above it.
+	SnapshotVersion string `json:"snapshotVersion,omitempty"`
+}
+
+// openCursor answers POST …/cursors.
+func (s *Server) openCursor(w http.ResponseWriter, r *request) error {
+	body, err := s.readBody(w, r, s.jsonLimit())
+	if err != nil {
+		return err
+	}
+	q, err := s.parseCursor(body)
+	if err != nil {
+		return err
+	}
+	t, err := s.db.open(r.Context(), r.tree)
+	if err != nil {
+		return err
+	}
+	info, err := t.OpenCursor(r.Context(), q)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, r, http.StatusCreated, cursorBody{info.ID, formatTime(info.Expires), info.Snapshot})
+}
+
+// parseCursor reads the body that describes a cursor.
+func (s *Server) parseCursor(body []byte) (tree.CursorQuery, error) {
+	var q tree.CursorQuery
+	bounds := map[string]string{}
+	err := parseJSON(body, func(p *parser) error {
+		return p.object("", func(name string) (known bool, err error) {
+			switch name {
+			case "kind":
+				var kind string
+				kind, err = p.text(name)
+				q.Kind = tree.CursorKind(kind)
+			case "snapshot":
+				q.Snapshot, err = p.boolean(name)
+			case "reverse":
+				q.Reverse, err = p.boolean(name)
+			case "start", "end", "prefix":
+				if bounds[name], err = p.text(name); err == nil {
+					err = s.checkBound(bounds[name])
+				}
+			default:
+				return false, nil
+			}
+			return true, err
+		})
+	})
+	if err != nil {
+		return tree.CursorQuery{}, err
+	}
+	q.Bounds, _, err = parseBounds(bounds)
+	return q, err
+}
+
+// checkBound refuses a bound that is longer than a key and the byte which makes
+// it the successor of one: it would have to be kept.
+func (s *Server) checkBound(bound string) error {
+	if limit := s.opts.MaxKeyLength; len(bound) > limit+1 {
+		return &tree.LimitError{What: "key", Key: clip(bound, limit), Size: int64(len(bound)), Limit: int64(limit)}
+	}
+	return nil
+}
+
+// pageBody is one page of a cursor: of entries, or of a delete-range.
+type pageBody struct {
+	Page      int64        `json:"page"`
+	Entries   *[]entryBody `json:"entries,omitempty"`
+	Deleted   *int64       `json:"deleted,omitempty"`
+	HasMore   bool         `json:"hasMore"`
+	ExpiresAt string       `json:"expiresAt"`
+}
+
+func newPage(p tree.CursorPage, f form) pageBody {
+	body := pageBody{Page: p.Page, HasMore: p.HasMore, ExpiresAt: formatTime(p.Expires)}
+	if p.Kind == tree.CursorDeleteRange {
+		body.Deleted = &p.Deleted
+		return body
+	}
+	entries := newEntries(p.Items, f, p.Kind == tree.CursorKeys)
+	body.Entries = &entries
+	return body
+}
+
+// nextPage answers POST …/cursors/{cursorId}/next.
+func (s *Server) nextPage(w http.ResponseWriter, r *request) error {
+	f, err := r.form()
+	if err != nil {
+		return err
+	}
+	id, err := r.cursorID()
+	if err != nil {
+		return err
+	}
+	body, err := s.readBody(w, r, s.jsonLimit())
+	if err != nil {
+		return err
+	}
+	limit, page, err := s.parseNext(body)
+	if err != nil {
+		return err
+	}
+	t, err := s.db.open(r.Context(), r.tree)
+	if err != nil {
+		return err
+	}
+	p, err := t.NextPage(r.Context(), id, page, limit)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, r, http.StatusOK, newPage(p, f))
+}
+
+// parseNext reads which page is wanted: 0 is the next one. The body may be
+// left out.
+func (s *Server) parseNext(body []byte) (limit int, page int64, err error) {
+	limit = s.opts.DefaultPageEntries
+	if len(body) == 0 {
+		return limit, 0, nil
+	}
+	err = parseJSON(body, func(p *parser) error {
+		return p.object("", func(name string) (known bool, err error) {
+			switch name {
+			case "limit":
+				if limit, err = p.count(name); err == nil && (limit < 1 || limit > s.opts.MaxPageEntries) {
+					f := failf(CodeInvalidArgument, "limit: must be 1 to %d", s.opts.MaxPageEntries)
+					f.Limit, err = int64(s.opts.MaxPageEntries), f
+				}
+			case "page":
+				var n int
+				if n, err = p.count(name); err == nil && n < 1 {
+					err = argument(name, "pages are counted from 1")
+				}
+				page = int64(n)
+			default:
+				return false, nil
+			}
+			return true, err
+		})
+	})
+	return limit, page, err
+}
+
+// closeCursor answers DELETE …/cursors/{cursorId}.
+func (s *Server) closeCursor(w http.ResponseWriter, r *request) error {
+	id, err := r.cursorID()
+	if err != nil {
+		return err
+	}
+	t, err := s.db.open(r.Context(), r.tree)
+	if err != nil {
+		return err
+	}
+	if err := t.CloseCursor(r.Context(), id); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// cursorID reads the cursor of the path. What it looks like is for the tree to
+// know: any other is a cursor that does not exist.
+func (r *request) cursorID() (string, error) {
+	id, err := url.PathUnescape(mux.Vars(r.Request)["cursorId"])
+	if err != nil {
+		return "", argument("cursorId", "not percent-encoded")
+	}
+	return id, nil
+}
