@@ -126,7 +126,7 @@ func (t *trial) measure(ctx context.Context) error {
 		t.st.Counts.Duplicates++
 		return nil
 	}
-	for e, err := range unique(t.spool.Sorted(ctx, ""), drop) {
+	for e, err := range t.sorted(ctx, "", drop) {
 		if err != nil {
 			return err
 		}

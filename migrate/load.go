@@ -89,7 +89,7 @@ func (m *migration) buildSorted(ctx context.Context, after string, index int64, 
 			return false
 		}
 	}
-	for e, err := range unique(m.spool.Sorted(ctx, after), nil) {
+	for e, err := range m.sorted(ctx, after, nil) {
 		if err == nil && b.full(e) && !hand(nil) {
 			return
 		}
@@ -110,7 +110,7 @@ func (m *migration) buildSorted(ctx context.Context, after string, index int64, 
 // more.
 func (m *migration) entriesAfter(ctx context.Context, after string) entrySeq {
 	if m.Order == OrderSort {
-		return unique(m.spool.Sorted(ctx, after), nil)
+		return m.sorted(ctx, after, nil)
 	}
 	return func(yield func(*spool.Entry, error) bool) {
 		m.again(ctx, after, yield)

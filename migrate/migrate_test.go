@@ -129,6 +129,25 @@ func TestARecordReadTwiceIsReplaced(t *testing.T) {
 	}
 }
 
+// A source of one moment yields no record twice: two that cannot be told apart
+// by their origin are a conflict, and none of them is lost silently.
+func TestTwoRecordsOfOneOriginAreAConflict(t *testing.T) {
+	s, src := newService(), &listSource{pages: paged(2, append(numbered(1, 2), record(1, "another"), record(2, "value 2"))...)}
+	o := options(t, folder(t), src, s)
+	o.Info.Consistent = true
+	r, err := Run(t.Context(), o)
+	if !errors.Is(err, ErrTooManyRejects) || r.Rejected != 1 || r.Duplicates != 1 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	// After it was begun anew, it may have changed in between.
+	src = &listSource{pages: paged(2, append(numbered(1, 2), record(1, "another"), record(2, "value 2"))...), restartAt: map[int]bool{1: true}}
+	o = options(t, folder(t), src, newService())
+	o.Info.Consistent = true
+	if r, err = Run(t.Context(), o); err != nil || r.Rejected != 0 || r.Duplicates != 4 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+}
+
 func TestASourceThatBeginsAnew(t *testing.T) {
 	for _, order := range []Order{OrderSort, OrderSource} {
 		t.Run(string(order), func(t *testing.T) {

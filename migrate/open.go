@@ -119,6 +119,9 @@ func (m *migration) openFiles() (err error) {
 	if m.mapper, err = m.Mapper(m.st.Started); err != nil {
 		return err
 	}
+	if m.st.Phase == PhaseRead {
+		m.st.Consistent = m.st.Consistent && m.Info.Consistent
+	}
 	if m.st.Reasons == nil {
 		m.st.Reasons = map[string]int64{}
 	}

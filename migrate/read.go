@@ -121,6 +121,7 @@ func (m *migration) rewind() error {
 	c.Read -= c.Rejected + c.Expired
 	c.Rejected, c.Expired = 0, 0
 	m.st.Position, m.st.ReadAll = nil, false
+	m.st.Restarts++
 	clear(m.st.Reasons)
 	if err := m.forgetRejects(); err != nil {
 		return err

@@ -94,6 +94,10 @@ type state struct {
 	Position source.Position `json:"position,omitempty"`
 	// ReadAll says that the source has been read to its end.
 	ReadAll bool `json:"readAll"`
+	// Consistent says that every run has read from one moment.
+	Consistent bool `json:"consistent"`
+	// Restarts counts how often the reading was begun anew.
+	Restarts int `json:"restarts,omitempty"`
 	// Passed is the key up to which a source in order, when it had to begin
 	// anew, has been loaded.
 	Passed string `json:"passed,omitempty"`
@@ -123,7 +127,7 @@ func (s *state) save(d *durable.Dir) error { return journal.Save(d, stateName, s
 func newState(o *Options) *state {
 	return &state{
 		Kind: o.Info.Kind, Source: o.Info.Identity, Target: o.TargetName, Order: o.Order, Shape: o.Shape,
-		Session: "migrate-" + rand.Text(), Started: time.Now().UTC(), Cut: o.Info.Cut, Phase: PhaseRead, Reasons: map[string]int64{},
+		Session: "migrate-" + rand.Text(), Started: time.Now().UTC(), Cut: o.Info.Cut, Phase: PhaseRead, Consistent: o.Info.Consistent, Reasons: map[string]int64{},
 	}
 }
 

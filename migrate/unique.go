@@ -17,10 +17,11 @@ import (
 // Conflict says that they are two records, of which the first stays.
 type dropped func(kept, other *spool.Entry, conflict bool) error
 
-// unique yields one entry for each key of a sorted sequence. Of one record that
-// was read twice the later reading counts; of two records that are alike, and
-// of two that are not, the first one stays. An entry is valid until the next.
-func unique(entries iter.Seq2[*spool.Entry, error], drop dropped) iter.Seq2[*spool.Entry, error] {
+// unique yields one entry for each key of a sorted sequence. Of two records of
+// one key the first one stays, be they alike or not. If rereads is set, two of
+// one origin are one record that was read twice, and the later reading counts.
+// An entry is valid until the next.
+func unique(entries iter.Seq2[*spool.Entry, error], rereads bool, drop dropped) iter.Seq2[*spool.Entry, error] {
 	return func(yield func(*spool.Entry, error) bool) {
 		var kept holder
 		for e, err := range entries {
@@ -32,7 +33,7 @@ func unique(entries iter.Seq2[*spool.Entry, error], drop dropped) iter.Seq2[*spo
 				kept.hold(e)
 				continue
 			case kept.Key == e.Key:
-				if err := kept.meet(e, drop); err != nil {
+				if err := kept.meet(e, rereads, drop); err != nil {
 					yield(nil, err)
 					return
 				}
@@ -63,8 +64,8 @@ func (h *holder) hold(e *spool.Entry) {
 }
 
 // meet decides between the entry that is held and another one of its key.
-func (h *holder) meet(e *spool.Entry, drop dropped) error {
-	if h.Origin == e.Origin {
+func (h *holder) meet(e *spool.Entry, rereads bool, drop dropped) error {
+	if rereads && h.Origin == e.Origin {
 		old := h.Entry
 		if drop != nil {
 			if err := drop(e, &old, false); err != nil {
@@ -91,6 +92,14 @@ func contentDigest(e *spool.Entry) uint64 {
 	_, _ = d.WriteString(e.Type)
 	_, _ = d.Write(e.Value)
 	return d.Sum64()
+}
+
+// sorted yields the entries of the spool behind a key, one for each key.
+func (m *migration) sorted(ctx context.Context, after string, drop dropped) iter.Seq2[*spool.Entry, error] {
+	// Where all pages come from one moment, and reading was not begun anew, no
+	// record comes twice: two of one origin are two records.
+	rereads := !m.st.Consistent || m.st.Restarts > 0
+	return unique(m.spool.Sorted(ctx, after), rereads, drop)
 }
 
 // conflict is the fault of a record whose key another one has.
@@ -136,7 +145,7 @@ func (m *migration) recount(ctx context.Context) error {
 		m.duplicate(other.Key, kept.Origin, other.Origin)
 		return nil
 	}
-	for e, err := range unique(m.spool.Sorted(ctx, ""), drop) {
+	for e, err := range m.sorted(ctx, "", drop) {
 		if err != nil {
 			return fmt.Errorf("sort: %w", err)
 		}
