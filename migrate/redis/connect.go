@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 )
@@ -117,18 +116,6 @@ func (s *Source) probe(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// serverTime is the server's clock, or this machine's where it does not tell.
-func (s *Source) serverTime(ctx context.Context) (now time.Time, err error) {
-	if !s.caps.clock {
-		return time.Now(), nil
-	}
-	err = s.retry(ctx, func() (err error) {
-		now, err = s.client.Time(ctx).Result()
-		return err
-	})
-	return now, err
 }
 
 // sameServer is the hook of a new connection: a cursor of SCAN means nothing to

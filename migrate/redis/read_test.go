@@ -12,10 +12,7 @@ import (
 	"github.com/latticekv/lattice/migrate/source"
 )
 
-var (
-	_ source.Source   = (*Source)(nil)
-	_ source.Changing = (*Source)(nil)
-)
+var _ source.Source = (*Source)(nil)
 
 func TestKeyGoneBetweenListingAndReadingCountsAsExpired(t *testing.T) {
 	for _, at := range []string{"TYPE", "STRLEN", "MULTI"} {

@@ -76,8 +76,8 @@ type Options struct {
 	OnWait func(wait time.Duration, cause error)
 }
 
-// Source reads a Redis server. It implements source.Source and
-// source.Changing.
+// Source reads a Redis server. It implements source.Source. Redis does not tell
+// what has changed: to follow it, all keys are read again and compared.
 type Source struct {
 	opts  Options
 	dial  *goredis.Options
@@ -155,11 +155,6 @@ func (s *Source) Inspect(ctx context.Context) (source.Info, error) {
 		Fields: []string{"key", "type", "db"}, KeyFields: []string{"key"}, KeyTemplate: "{key}",
 		Estimate: -1,
 	}
-	now, err := s.serverTime(ctx)
-	if err != nil {
-		return source.Info{}, s.explain(err)
-	}
-	info.Cut = now.UTC().Format(time.RFC3339Nano)
 	keys, counted, err := s.countKeys(ctx)
 	if err != nil {
 		return source.Info{}, err
@@ -169,12 +164,6 @@ func (s *Source) Inspect(ctx context.Context) (source.Info, error) {
 	}
 	info.Notes, info.Lossy = s.notes(), s.losses()
 	return info, nil
-}
-
-// ReadSince implements source.Changing. Redis does not tell what has changed:
-// every key is read again, whatever the cut, for the caller to compare.
-func (s *Source) ReadSince(ctx context.Context, _ string, from source.Position) pages {
-	return s.Read(ctx, from)
 }
 
 // Close implements source.Source.
