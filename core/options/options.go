@@ -169,7 +169,7 @@ type Options struct {
 	MaxBulkChunkEntries int   `def:"1000000" min:"1" max:"10000000" doc:"entries of a chunk of a bulk load"`
 	// MaxBulkLoads bounds the bulk loads and chunks that an instance works on at
 	// once; more wait. Each takes up to BulkLoadBufferBytes or MaxBulkChunkBytes.
-	MaxBulkLoads int `def:"4" min:"1" max:"1000" doc:"bulk loads and chunks at work at once; more wait"`
+	MaxBulkLoads int `def:"8" min:"1" max:"1000" doc:"bulk loads and chunks at work at once; more wait"`
 	// BulkLoadIdleTtl is after how long without a chunk a session may be replaced
 	// by another, and no longer counts as under way.
 	BulkLoadIdleTtl time.Duration `def:"1h" min:"1s" max:"8760h" doc:"time without a chunk after which a bulk load session gives way"`

@@ -39,7 +39,8 @@ type OrderError struct {
 	Tree string
 	// Chunk is the index of the chunk, -1 outside of a session.
 	Chunk int64
-	// Index is the place of the entry in the request, from 0.
+	// Index is the place of the entry in the request, from 0; -1 where a load of
+	// entries in any order cannot tell it.
 	Index int64
 	// Key is the key at fault, Previous the one before it: the same for a key
 	// that comes twice.

@@ -147,6 +147,24 @@ func TestManyOverlappingRunsAreMergedOnTheWay(t *testing.T) {
 	holds(t, h, want)
 }
 
+// The first run reaches over all the others, which do not overlap each other.
+func TestARunThatReachesOverOthers(t *testing.T) {
+	db, _ := fresh(t, smallBulk, func(o *options.Options) { o.DefaultShardCount = 1 })
+	h := db.writer(t, "t")
+	want := noise(0, 2000, 100)
+	var wide, narrow []BulkEntry
+	for i, e := range want {
+		if i%6 == 0 {
+			wide = append(wide, e)
+		} else {
+			narrow = append(narrow, e)
+		}
+	}
+	_, err := h.BulkLoad(t.Context(), from(append(wide, narrow...)), BulkOptions{})
+	must(t, err)
+	holds(t, h, want)
+}
+
 func TestASlowLoadIsNotCollectedFromUnderIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, m := fresh(t, smallBulk)
