@@ -26,10 +26,11 @@ type schedule struct {
 // intervals are those of every timer.
 func intervals(o *options.Options) map[string]time.Duration {
 	return map[string]time.Duration{
-		timers.Monitor:    o.HotShardSampleInterval,
-		timers.Migrations: o.MigrationsInterval,
-		timers.Checkpoint: o.CheckpointInterval,
-		timers.Collect:    o.CollectInterval,
+		timers.Monitor:      o.HotShardSampleInterval,
+		timers.Migrations:   o.MigrationsInterval,
+		timers.Transactions: o.TransactionsInterval,
+		timers.Checkpoint:   o.CheckpointInterval,
+		timers.Collect:      o.CollectInterval,
 	}
 }
 

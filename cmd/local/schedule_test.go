@@ -44,9 +44,9 @@ func TestTimersRunAtTheirIntervals(t *testing.T) {
 
 func TestEveryTimerHasItsInterval(t *testing.T) {
 	o := options.Default()
-	o.HotShardSampleInterval, o.MigrationsInterval, o.CheckpointInterval, o.CollectInterval = 1, 2, 3, 4
+	o.HotShardSampleInterval, o.MigrationsInterval, o.CheckpointInterval, o.CollectInterval, o.TransactionsInterval = 1, 2, 3, 4, 5
 	every := intervals(&o)
-	if want := map[string]time.Duration{"monitor": 1, "migrations": 2, "checkpoint": 3, "collect": 4}; !maps.Equal(every, want) {
+	if want := map[string]time.Duration{"monitor": 1, "migrations": 2, "checkpoint": 3, "collect": 4, "transactions": 5}; !maps.Equal(every, want) {
 		t.Errorf("intervals %v, want %v", every, want)
 	}
 	for _, timer := range tick.Names() {

@@ -216,8 +216,8 @@ func TestSchedulesRunTimers(t *testing.T) {
 		want        []string
 	}{
 		{"constant input", `{"timer":"collect"}`, []string{"collect"}},
-		{"a rule without input", `{"version":"0","detail-type":"Scheduled Event","source":"aws.events","detail":{}}`, []string{"monitor", "migrations", "checkpoint", "collect"}},
-		{"a scheduler without input", `{"version":"0","detail-type":"Scheduled Event","source":"aws.scheduler","detail":"{}"}`, []string{"monitor", "migrations", "checkpoint", "collect"}},
+		{"a rule without input", `{"version":"0","detail-type":"Scheduled Event","source":"aws.events","detail":{}}`, []string{"monitor", "migrations", "transactions", "checkpoint", "collect"}},
+		{"a scheduler without input", `{"version":"0","detail-type":"Scheduled Event","source":"aws.scheduler","detail":"{}"}`, []string{"monitor", "migrations", "transactions", "checkpoint", "collect"}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

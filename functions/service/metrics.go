@@ -32,6 +32,7 @@ type metrics struct {
 	failures *prometheus.CounterVec
 	storage  *storageMetrics
 	splits   *splitMetrics
+	atomic   *atomicMetrics
 }
 
 func newMetrics(c clock.Source, o *options.Options, version string) *metrics {
@@ -46,12 +47,14 @@ func newMetrics(c clock.Source, o *options.Options, version string) *metrics {
 		failures: counter("tick_failures_total", "Shards and trees that a scheduled function could not maintain.", "timer"),
 		storage:  newStorageMetrics(c),
 		splits:   newSplitMetrics(c, o),
+		atomic:   newAtomicMetrics(),
 	}
 	build := gauge("build_info", "1, labelled with the version of the program.", "version")
 	build.WithLabelValues(version).Set(1)
 	m.registry.MustRegister(m.requests, m.seconds, m.bytes, m.ticks, m.tickTime, m.lastTick, m.failures, build)
 	m.registry.MustRegister(m.storage.operations, m.storage.seconds, m.storage.bytes)
 	m.splits.register(m.registry)
+	m.registry.MustRegister(m.atomic.batches, m.atomic.ends)
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }

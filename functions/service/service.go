@@ -79,7 +79,7 @@ func New(cfg Config) (*Service, error) {
 	s.api = api.New(api.Config{
 		DB: db, Clock: cfg.Clock, Options: cfg.Options, Ticks: ticks(&cfg, db, m),
 		Internal: auth.NewInternal(cfg.InternalToken), Logger: cfg.Logger,
-		Observe: m.observeRequest, Metrics: m.handler(), Version: cfg.Version,
+		Observe: m.observeRequest, ObserveAtomic: m.atomic.observe, Metrics: m.handler(), Version: cfg.Version,
 	})
 	m.watch(s.api)
 	m.watchDB(db)
@@ -90,13 +90,14 @@ func New(cfg Config) (*Service, error) {
 func ticks(cfg *Config, k timers.Keeper, m *metrics) map[string]api.Tick {
 	t := timers.New(timers.Config{
 		Keeper: k, Clock: cfg.Clock, Budget: cfg.Options.TickBudget, Grace: cfg.Options.RequestTimeout,
-		Logger: cfg.Logger, Observe: m.observeTick, Monitored: m.splits.monitored,
+		Logger: cfg.Logger, Observe: m.observeTick, Monitored: m.splits.monitored, Finished: m.atomic.finished,
 	})
 	return map[string]api.Tick{
-		timers.Checkpoint: func(ctx context.Context) (any, error) { return t.Checkpoint(ctx) },
-		timers.Collect:    func(ctx context.Context) (any, error) { return t.Collect(ctx) },
-		timers.Migrations: func(ctx context.Context) (any, error) { return t.Migrations(ctx) },
-		timers.Monitor:    func(ctx context.Context) (any, error) { return t.Monitor(ctx) },
+		timers.Checkpoint:   func(ctx context.Context) (any, error) { return t.Checkpoint(ctx) },
+		timers.Collect:      func(ctx context.Context) (any, error) { return t.Collect(ctx) },
+		timers.Migrations:   func(ctx context.Context) (any, error) { return t.Migrations(ctx) },
+		timers.Monitor:      func(ctx context.Context) (any, error) { return t.Monitor(ctx) },
+		timers.Transactions: func(ctx context.Context) (any, error) { return t.Transactions(ctx) },
 	}
 }
 

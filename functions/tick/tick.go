@@ -19,7 +19,7 @@ import (
 // Names returns the scheduled functions in the order in which a host that
 // knows only one schedule runs them.
 func Names() []string {
-	return []string{timers.Monitor, timers.Migrations, timers.Checkpoint, timers.Collect}
+	return []string{timers.Monitor, timers.Migrations, timers.Transactions, timers.Checkpoint, timers.Collect}
 }
 
 // maxAnswerBytes bounds the answer that is read of a tick.

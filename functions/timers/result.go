@@ -74,6 +74,27 @@ func newMigrationResult(ran Ran, r *tree.MigrationReport) MigrationResult {
 	return MigrationResult{Ran: ran, Trees: r.Trees, Splits: r.Splits, Completed: r.Completed}
 }
 
+// TransactionsResult is what a tick of transactions answers.
+type TransactionsResult struct {
+	Ran
+	// Trees and Rows were looked at; Complete says that the walk came round,
+	// otherwise the next tick goes on.
+	Trees    int  `json:"trees"`
+	Rows     int  `json:"rows"`
+	Complete bool `json:"complete"`
+	// Aborted are batches that were overdue, Told those of which the shards were
+	// told how they ended, Removed those that were forgotten.
+	Aborted int `json:"aborted"`
+	Told    int `json:"told"`
+	Removed int `json:"removed"`
+}
+
+func newTransactionsResult(ran Ran, r *tree.TransactionsReport) TransactionsResult {
+	return TransactionsResult{
+		Ran: ran, Trees: r.Trees, Rows: r.Rows, Complete: r.Complete, Aborted: r.Aborted, Told: r.Told, Removed: r.Removed,
+	}
+}
+
 // maxCandidates bounds the candidates that one answer names, and maxPasses the
 // trees: together they keep it far below a megabyte.
 const (

@@ -22,6 +22,8 @@ const (
 	Collect    = "collect"
 	Migrations = "migrations"
 	Monitor    = "monitor"
+	// Transactions finishes atomic batches whose coordinator is gone.
+	Transactions = "transactions"
 )
 
 // Keeper is the maintenance that the ticks drive; a tree.DB has it.
@@ -34,6 +36,8 @@ type Keeper interface {
 	Migrations(ctx context.Context, budget time.Duration) (tree.MigrationReport, error)
 	// Monitor begins splits of hot shards, likewise.
 	Monitor(ctx context.Context, budget time.Duration) (tree.MonitorReport, error)
+	// Transactions finishes atomic batches, likewise.
+	Transactions(ctx context.Context, budget time.Duration) (tree.TransactionsReport, error)
 }
 
 // Run describes a finished tick, for metrics.
@@ -63,6 +67,8 @@ type Config struct {
 	// Monitored is told what every tick of the monitor saw, whole or in part.
 	// Nil is silence.
 	Monitored func(*tree.MonitorReport)
+	// Finished likewise, of every tick that finishes atomic batches.
+	Finished func(*tree.TransactionsReport)
 }
 
 // Timers runs ticks. It is safe for concurrent use and keeps nothing between
@@ -79,6 +85,9 @@ func New(cfg Config) *Timers {
 	}
 	if cfg.Monitored == nil {
 		cfg.Monitored = func(*tree.MonitorReport) {}
+	}
+	if cfg.Finished == nil {
+		cfg.Finished = func(*tree.TransactionsReport) {}
 	}
 	return &Timers{cfg: cfg}
 }
@@ -122,6 +131,24 @@ func (t *Timers) Migrations(ctx context.Context) (MigrationResult, error) {
 		return MigrationResult{}, err
 	}
 	return newMigrationResult(ran, &report), nil
+}
+
+// Transactions aborts atomic batches that are overdue, tells the shards what was
+// decided, and forgets what is done.
+func (t *Timers) Transactions(ctx context.Context) (TransactionsResult, error) {
+	var report tree.TransactionsReport
+	ran, err := t.run(ctx, Transactions, func(ctx context.Context) (o outcome, err error) {
+		report, err = t.cfg.Keeper.Transactions(ctx, t.cfg.Budget)
+		t.cfg.Finished(&report)
+		return outcome{report.Failed, report.Failures, []slog.Attr{
+			slog.Int("trees", report.Trees), slog.Int("rows", report.Rows), slog.Bool("complete", report.Complete),
+			slog.Int("aborted", report.Aborted), slog.Int("told", report.Told), slog.Int("removed", report.Removed),
+		}}, err
+	})
+	if err != nil {
+		return TransactionsResult{}, err
+	}
+	return newTransactionsResult(ran, &report), nil
 }
 
 // Monitor looks for hot shards and begins their splits; a tick of migrations

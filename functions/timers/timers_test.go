@@ -21,6 +21,7 @@ type keeper struct {
 	report tree.Report
 	moved  tree.MigrationReport
 	seen   tree.MonitorReport
+	ended  tree.TransactionsReport
 	err    error
 	hang   bool
 	called string
@@ -43,6 +44,11 @@ func (k *keeper) Migrations(ctx context.Context, budget time.Duration) (tree.Mig
 func (k *keeper) Monitor(ctx context.Context, budget time.Duration) (tree.MonitorReport, error) {
 	_, err := k.work(ctx, "monitor", budget)
 	return k.seen, err
+}
+
+func (k *keeper) Transactions(ctx context.Context, budget time.Duration) (tree.TransactionsReport, error) {
+	_, err := k.work(ctx, "transactions", budget)
+	return k.ended, err
 }
 
 func (k *keeper) work(ctx context.Context, call string, budget time.Duration) (tree.Report, error) {
@@ -115,6 +121,39 @@ func TestMigrationsTellWhatTheyDid(t *testing.T) {
 	k.err = store.ErrUnavailable
 	if _, err := newTimers(k, &runs, &logs).Migrations(t.Context()); !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("error %v", err)
+	}
+}
+
+func TestTransactionsTellWhatTheyDid(t *testing.T) {
+	k := &keeper{ended: tree.TransactionsReport{
+		Trees: 2, Rows: 9, Complete: true, Aborted: 3, Told: 4, Removed: 5, Failed: 1, Failures: []tree.Failure{{Tree: "a", Err: store.ErrThrottled}},
+	}}
+	var runs []Run
+	var logs bytes.Buffer
+	timers := newTimers(k, &runs, &logs)
+	told := 0
+	timers.cfg.Finished = func(r *tree.TransactionsReport) { told += r.Aborted }
+	res, err := timers.Transactions(t.Context())
+	if err != nil || k.called != "transactions" || k.budget != 20*time.Second {
+		t.Fatalf("called %s with %s: %v", k.called, k.budget, err)
+	}
+	got, err := json.Marshal(res)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`"timer":"transactions"`, `"trees":2,"rows":9,"complete":true,"aborted":3,"told":4,"removed":5`, `"failed":1`, `"tree":"a"`,
+	} {
+		if !strings.Contains(string(got), want) {
+			t.Errorf("%s lacks %s", got, want)
+		}
+	}
+	if len(runs) != 1 || runs[0].Timer != Transactions || runs[0].Failed != 1 || !strings.Contains(logs.String(), `"removed":5`) {
+		t.Errorf("observed %+v, logged %s", runs, logs.String())
+	}
+	k.err = store.ErrUnavailable
+	if _, err := timers.Transactions(t.Context()); !errors.Is(err, store.ErrUnavailable) || told != 6 {
+		t.Errorf("error %v, told of %d", err, told)
 	}
 }
 
