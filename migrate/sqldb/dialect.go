@@ -41,6 +41,11 @@ type traits struct {
 	nullsLast bool
 	// rowValues: (a, b) > (x, y) is compared as such, and by an index.
 	rowValues bool
+	// mergesRanges: a > x OR a = x AND b > y is searched for by an index.
+	mergesRanges bool
+	// clustered: rows lie in the order of the primary key, and the engine would
+	// rather sort all of them for a page than follow another index.
+	clustered bool
 	// textTokens: values are given as text and cast.
 	textTokens bool
 	// prepared: only prepared statements are answered in the binary form, which is

@@ -137,6 +137,7 @@ func (s *Source) dataset(what subject, sh shape) (*dataset, error) {
 		set.sorted = set.sorted || c.unindexed
 	}
 	set.sorted = set.sorted || !served(slices.Concat(sh.indexes, sh.orders), set.keys)
+	set.whole = set.sorted || !s.d.traits().seekable(set.keys) || s.d.traits().clustered && !served(primary(sh.indexes), set.keys)
 	if s.o.ChangeColumn == "" {
 		return set, nil
 	}
@@ -145,7 +146,7 @@ func (s *Source) dataset(what subject, sh shape) (*dataset, error) {
 		return nil, err
 	}
 	if c.change == noChange {
-		return nil, notice("column %s cannot tell changes: that takes a date and time, or a number that grows, and it is %s", c.name, c.engine)
+		return nil, notice("column %s cannot tell changes: that takes a date and time, or a whole number that grows, and it is %s", c.name, c.engine)
 	}
 	set.change = c
 	return set, nil
@@ -200,6 +201,11 @@ func suchAs(hidden []*column) string {
 		return ""
 	}
 	return ", such as " + list(columnNames(hidden))
+}
+
+// primary are the indexes that are primary keys.
+func primary(all []index) []index {
+	return slices.DeleteFunc(slices.Clone(all), func(ix index) bool { return !ix.primary })
 }
 
 // served reports whether an index gives rows in the order of the keys.

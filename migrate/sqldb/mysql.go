@@ -70,7 +70,7 @@ func mysqlConfig(dsn string) (*mysql.Config, error) {
 func (*mySQL) traits() traits {
 	return traits{
 		kind: "mysql", engine: "MySQL", quote: doubled("`", "`"),
-		placeholder: func(int) string { return "?" }, prepared: true,
+		placeholder: func(int) string { return "?" }, mergesRanges: true, clustered: true, prepared: true,
 	}
 }
 

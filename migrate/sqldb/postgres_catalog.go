@@ -124,8 +124,12 @@ func (p *postgres) form(c *column, t postgresType) {
 	case "date":
 		c.change = changeDate
 	case "text", "varchar", "bpchar", "name", "citext", "char":
-		c.order, c.param = text+` COLLATE "C"`, `?::text COLLATE "C"`
-		c.unindexed = !t.binary || t.name == "citext" || t.name == "bpchar"
+		// A column that is ordered by bytes is left alone: under another name of the
+		// same collation its index would not serve.
+		c.param = "?::text"
+		if c.unindexed = !t.binary || t.name == "citext" || t.name == "bpchar"; c.unindexed {
+			c.order, c.param = text+` COLLATE "C"`, `?::text COLLATE "C"`
+		}
 		if t.name == "bpchar" {
 			c.lossy = "spaces at its end, which are padding, are left out"
 		}

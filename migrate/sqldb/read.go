@@ -49,7 +49,7 @@ func (s *Source) enumerate(ctx context.Context, from source.Position, changed *s
 		return
 	}
 	e := &enumeration{Source: s, since: changed, yield: yield, after: after, limit: s.o.PageRows + 1}
-	if s.set.sorted {
+	if s.set.whole {
 		e.limit = 0
 	}
 	for {

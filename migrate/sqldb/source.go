@@ -6,9 +6,9 @@
 // was inserted or deleted meanwhile; OFFSET is never used. The order is one of
 // bytes wherever a key column holds text, and comparisons use the same
 // expression as ORDER BY, so that a case-insensitive collation neither skips
-// nor repeats a row. Where an index serves that order, rows come in statements
-// of one page each; where the engine must sort, one statement gives them all
-// and is sorted once. Rows with equal keys, such as those with NULL in a unique
+// nor repeats a row. Where an index serves that order, and finds the beginning of
+// a page, rows come in statements of one page each; where the engine would have
+// to sort, or to search, for each of them, one statement gives them all. Rows with equal keys, such as those with NULL in a unique
 // index, always come in one page.
 //
 // All pages come from one snapshot where the engine has one. It lasts as long

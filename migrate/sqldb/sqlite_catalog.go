@@ -50,7 +50,16 @@ func (s *sqlite) describe(ctx context.Context, conn *sql.Conn, what subject) (sh
 		// A primary key may hold NULL, by an old mistake that SQLite keeps, unless
 		// it is the row's own number or the table has none.
 		c.nullable = r.notNull == 0 && (r.pk == 0 || rowid && !isRowid(rows, r))
-		c.unindexed = slices.Contains(collated, c.name)
+		binary, err := s.binary(ctx, conn, what, c)
+		if err != nil {
+			return shape{}, err
+		}
+		// The row's number has no collation.
+		binary = binary || rowid && isRowid(rows, r)
+		// Named, the collation keeps an index from being searched by (a, b) > (x, y).
+		if c.unindexed = !binary || slices.Contains(collated, c.name); binary {
+			c.order = s.traits().quote(r.name)
+		}
 		sh.columns = append(sh.columns, c)
 	}
 	return s.journal(ctx, conn, sh)
@@ -60,7 +69,7 @@ func (s *sqlite) describe(ctx context.Context, conn *sql.Conn, what subject) (sh
 func (s *sqlite) unique(ctx context.Context, conn *sql.Conn, table string, columns []sqliteColumn, rowid bool) (sh shape, err error) {
 	if rowid {
 		number := s.column("rowid", "integer", "rowid")
-		number.nullable, number.integer = false, signed
+		number.order, number.nullable, number.integer = "rowid", false, signed
 		sh.hidden = []*column{number}
 	}
 	var alias string
@@ -96,6 +105,22 @@ func (s *sqlite) collated(ctx context.Context, conn *sql.Conn, table string) ([]
 	return collect(ctx, conn, `SELECT DISTINCT x.name FROM pragma_index_list(?1) l JOIN pragma_index_xinfo(l.name) x
 		WHERE l."unique" AND x.key AND x.name IS NOT NULL AND (x.coll <> 'BINARY' OR x."desc")`, []any{table},
 		func(n *string) []any { return []any{n} })
+}
+
+// binary reports whether a column is compared by its bytes. Only the program of
+// a comparison tells its collation; if that is not understood the answer is no.
+func (s *sqlite) binary(ctx context.Context, conn *sql.Conn, what subject, c *column) (bool, error) {
+	rows, err := collect(ctx, conn, "EXPLAIN SELECT 1 FROM "+what.from+" WHERE +"+s.traits().quote(c.name)+" > ?", []any{"x"},
+		func(r *[8]sql.NullString) []any {
+			return []any{&r[0], &r[1], &r[2], &r[3], &r[4], &r[5], &r[6], &r[7]}
+		})
+	for _, r := range rows {
+		switch r[1].String {
+		case "Gt", "Ge", "Lt", "Le":
+			return strings.HasPrefix(r[5].String, "BINARY"), nil
+		}
+	}
+	return false, err
 }
 
 // isRowid reports whether a column is another name of the row's number: a

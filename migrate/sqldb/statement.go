@@ -15,8 +15,11 @@ type dataset struct {
 	columns []*column
 	keys    []*column
 	change  *column
-	// sorted: no index serves the order, so one statement gives all rows.
+	// sorted: no index serves the order.
 	sorted bool
+	// whole: one statement gives all rows, because a page could not be found
+	// quickly.
+	whole bool
 }
 
 // since selects what changed.
@@ -201,6 +204,12 @@ func (st *statement) notBefore(k *column, v any) {
 		st.add(k.order, " >= ")
 		st.value(k, v)
 	}
+}
+
+// seekable reports whether the condition of a page is one that an index is
+// searched by, whatever the number of key columns.
+func (t traits) seekable(keys []*column) bool {
+	return len(keys) == 1 || t.mergesRanges || t.rowValues && !anyNullable(keys)
 }
 
 func anyNullable(keys []*column) bool {

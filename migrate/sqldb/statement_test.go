@@ -60,6 +60,8 @@ func TestStatements(t *testing.T) {
 			want: "SELECT `a` AS x0, `b` AS x1, `v``` AS x2, CAST(CONVERT(`a` USING utf8mb4) AS BINARY) AS xk0, `b` AS xk1 FROM t WHERE (CAST(CONVERT(`a` USING utf8mb4) AS BINARY) >= CAST(? AS BINARY) AND ((CAST(CONVERT(`a` USING utf8mb4) AS BINARY) > CAST(? AS BINARY)) OR (CAST(CONVERT(`a` USING utf8mb4) AS BINARY) = CAST(? AS BINARY) AND `b` IS NOT NULL))) ORDER BY CAST(CONVERT(`a` USING utf8mb4) AS BINARY), `b` LIMIT 3", args: 3},
 		{kind: "mysql", changed: &since{cut: "2026-01-01"},
 			want: "SELECT `a` AS x0, `b` AS x1, `v``` AS x2, CAST(CONVERT(`a` USING utf8mb4) AS BINARY) AS xk0, `b` AS xk1 FROM t WHERE (`v``` >= ? OR `v``` IS NULL) ORDER BY CAST(CONVERT(`a` USING utf8mb4) AS BINARY), `b` LIMIT 3", args: 1},
+		{kind: "postgres", first: "int4", second: "int8", after: []any{"1", "7"},
+			want: `SELECT "a" AS x0, "b" AS x1, "v"""::text AS x2, "a"::text AS xk0, "b"::text AS xk1 FROM t WHERE ("a", "b") > ($1::text::int4, $2::text::int8) ORDER BY "a", "b" LIMIT 3`, args: 2},
 		{kind: "sqlite", first: "text", second: "integer", after: []any{"x", int64(7)},
 			want: `SELECT +"a" AS x0, +"b" AS x1, +"v""" AS x2, +"a" AS xk0, +"b" AS xk1 FROM t WHERE ("a" COLLATE BINARY, "b" COLLATE BINARY) > (?, ?) ORDER BY "a" COLLATE BINARY, "b" COLLATE BINARY LIMIT 3`, args: 2},
 		{kind: "sqlserver", first: "varchar(20)", second: "decimal(20,4)", after: []any{"x", "7.0000"}, changed: &since{cut: "2026-01-01"},
