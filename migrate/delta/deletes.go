@@ -67,7 +67,11 @@ func (p *pass) listTree(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := s.Add(&spool.Entry{Key: e.Key, Value: []byte(e.Version)}); err != nil {
+		listed := spool.Entry{Key: e.Key, Value: []byte(e.Version)}
+		if !e.ExpiresAt.IsZero() {
+			listed.Expiry = e.ExpiresAt.UnixMilli()
+		}
+		if err := s.Add(&listed); err != nil {
 			return err
 		}
 		p.st.After = e.Key
@@ -229,7 +233,7 @@ func (p *pass) missing(ctx context.Context) iter.Seq2[victim, error] {
 				return
 			}
 			p.Progress.Done.Add(1)
-			if more && have.Key == e.Key {
+			if more && have.Key == e.Key || p.expiring(e) {
 				continue
 			}
 			if !yield(victim{e.Key, string(e.Value)}, nil) {
@@ -237,6 +241,11 @@ func (p *pass) missing(ctx context.Context) iter.Seq2[victim, error] {
 			}
 		}
 	}
+}
+
+// expiring reports whether a key goes by itself, or has gone by now.
+func (p *pass) expiring(e *spool.Entry) bool {
+	return e.Expiry != 0 && e.Expiry <= p.Now().Add(tolerance).UnixMilli()
 }
 
 // guard refuses what looks like a mistake. Nothing has been deleted by then.

@@ -191,6 +191,22 @@ func TestWhatADeltaWroteMayBeDeletedLater(t *testing.T) {
 	})
 }
 
+// TestWhatExpiresMeanwhileIsNotDeleted: it goes by itself, and is not counted.
+func TestWhatExpiresMeanwhileIsNotDeleted(t *testing.T) {
+	w := newWorld(t, 20)
+	w.row("k/brief", "x", time.Minute)
+	w.row("k/long", "x", time.Hour)
+	w.migrated(w.dir)
+	w.store.Delete("k/long")
+	w.store.BeforePage = func(int) error {
+		w.clock.set(epoch.Add(time.Minute))
+		return nil
+	}
+	if r := w.pass("", func(o *Options) { o.Deletes = true }); r.Deleted != 1 || r.Kept != 0 || r.TreeKeys != 22 {
+		t.Errorf("%+v", r)
+	}
+}
+
 // TestOnlyThePrefixIsLookedAt for deletions.
 func TestOnlyThePrefixIsLookedAt(t *testing.T) {
 	w := newWorld(t, 10)
