@@ -91,6 +91,7 @@ func (t *trial) run(ctx context.Context, isSample bool) (err error) {
 	if err := t.openFiles(); err != nil {
 		return err
 	}
+	t.gauge()
 	t.Notify(Event{Kind: EventPhase, Text: string(PhaseRead)})
 	err = t.read(ctx)
 	if errors.Is(err, errSampled) {
@@ -98,8 +99,8 @@ func (t *trial) run(ctx context.Context, isSample bool) (err error) {
 		err = nil
 	}
 	if err == nil {
-		t.Stats.Total.Store(t.st.Counts.Mapped)
-		t.Stats.Done.Store(0)
+		t.st.Phase = PhaseCheck
+		t.gauge()
 		t.Notify(Event{Kind: EventPhase, Text: string(PhaseCheck)})
 		err = t.measure(ctx)
 	}

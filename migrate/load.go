@@ -13,8 +13,6 @@ func (m *migration) load(ctx context.Context) error {
 	if err := m.tooMany(); err != nil {
 		return err
 	}
-	m.Stats.Total.Store(m.st.Counts.left())
-	m.Stats.Done.Store(m.st.Counts.Loaded)
 	at, err := m.enter(ctx)
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -514,6 +515,49 @@ func TestLargeValuesAreCarriedOrRejected(t *testing.T) {
 	}
 	if v, ok := s.Value("t", "k/0003"); !ok || len(v) != 1000 {
 		t.Fatal(len(v), ok)
+	}
+}
+
+// A phase begins with what earlier runs have done of it, so that no rate counts
+// that as work of a moment.
+func TestPhasesBeginWithWhatIsDone(t *testing.T) {
+	s, src, dir := newService(), &listSource{pages: paged(5, numbered(upTo(40)...)...)}, folder(t)
+	stop := errors.New("stop")
+	src.beforePage = func(i int) error {
+		if i == 3 {
+			return stop
+		}
+		return nil
+	}
+	o := options(t, dir, src, s)
+	o.Stats = &Stats{}
+	var seen []string
+	o.Notify = func(e Event) {
+		if e.Kind == EventPhase {
+			seen = append(seen, fmt.Sprintf("%s %d/%d", e.Text, o.Stats.Done.Load(), o.Stats.Total.Load()))
+		}
+	}
+	if _, err := Run(t.Context(), o); !errors.Is(err, stop) {
+		t.Fatal(err)
+	}
+	src.beforePage = nil
+	ctx, cancel := context.WithCancel(t.Context())
+	s.after = func(what string) error {
+		if strings.HasSuffix(what, "/chunks/1") {
+			cancel()
+		}
+		return nil
+	}
+	if _, err := Run(ctx, o); !errors.Is(err, ErrInterrupted) {
+		t.Fatal(err)
+	}
+	s.after = nil
+	if _, err := Run(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"read 0/100", "read 15/100", "check 0/40", "load 0/40", "load 8/40", "verify 0/40"}
+	if !slices.Equal(seen, want) {
+		t.Fatalf("%q, want %q", seen, want)
 	}
 }
 

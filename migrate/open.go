@@ -255,8 +255,7 @@ func (m *migration) phases(ctx context.Context) error {
 		if phase == PhaseDone {
 			return nil
 		}
-		m.Stats.Done.Store(0)
-		m.Stats.Total.Store(0)
+		m.gauge()
 		m.Notify(Event{Kind: EventPhase, Text: string(m.phaseName())})
 		if err := m.phase(ctx); err != nil {
 			return err
@@ -265,6 +264,23 @@ func (m *migration) phases(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// gauge sets what is done of the phase that begins, and what there is to do.
+func (m *migration) gauge() {
+	done, total := int64(0), int64(0)
+	switch c := &m.st.Counts; m.st.Phase {
+	case PhaseRead:
+		done, total = c.Read, max(m.Info.Estimate, 0)
+	case PhaseCheck:
+		total = c.Mapped
+	case PhaseLoad:
+		done, total = c.Loaded, c.left()
+	case PhaseVerify:
+		total = c.Loaded
+	}
+	m.Stats.Done.Store(done)
+	m.Stats.Total.Store(total)
 }
 
 // phaseName is the phase for people: a source in order is read and loaded at

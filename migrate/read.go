@@ -15,8 +15,6 @@ import (
 
 // read fills the spool.
 func (m *migration) read(ctx context.Context) error {
-	m.Stats.Total.Store(max(m.Info.Estimate, 0))
-	m.Stats.Done.Store(m.st.Counts.Read)
 	err := m.readAll(ctx)
 	if errors.Is(err, errDisk) {
 		return err

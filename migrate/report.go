@@ -103,7 +103,6 @@ func (m *migration) shortfall() error {
 }
 
 func (m *migration) compare(ctx context.Context) error {
-	m.Stats.Total.Store(m.st.Counts.Loaded)
 	sub, err := m.dir.Sub(verifyName)
 	if err != nil {
 		return err

@@ -16,8 +16,6 @@ type entrySeq = iter.Seq2[*spool.Entry, error]
 // go into a batch of chunks; when they are on the disk, the position after the
 // pages and the chunks are saved together, and then the chunks are sent.
 func (m *migration) stream(ctx context.Context) error {
-	m.Stats.Total.Store(max(m.Info.Estimate, 0))
-	m.count(m.st.Counts.Read)
 	at, err := m.enter(ctx)
 	if err != nil {
 		return err

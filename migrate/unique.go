@@ -125,7 +125,6 @@ func (m *migration) duplicate(key, kept, other string) {
 // loaded.
 func (m *migration) check(ctx context.Context) error {
 	before := m.st.Counts
-	m.Stats.Total.Store(before.Mapped)
 	if err := m.recount(ctx); err != nil {
 		m.st.Counts = before
 		return m.interruptedOr(ctx, err)
