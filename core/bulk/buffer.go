@@ -69,8 +69,10 @@ func (b *Buffer) Fits(key, value int) bool {
 	return len(b.refs) == 0 || b.used+int64(key+value+EntryOverhead) <= b.limit && len(b.types) < maxTypes
 }
 
-// Len returns the number of entries, Bytes that of their keys and values.
-func (b *Buffer) Len() int     { return len(b.refs) }
+// Len returns the number of entries.
+func (b *Buffer) Len() int { return len(b.refs) }
+
+// Bytes returns the length of all keys and values.
 func (b *Buffer) Bytes() int64 { return b.bytes }
 
 // Last returns the key that was added last, empty if there is none. It lies in
