@@ -31,12 +31,12 @@ const (
 
 // trailer is the end of a run.
 type trailer struct {
-	blocks, records       uint64
-	maxPacked, maxUnpackd uint32
+	blocks, records        uint64
+	maxPacked, maxUnpacked uint32
 }
 
 // memory is what reading the run takes.
-func (t *trailer) memory() int { return int(t.maxPacked) + int(t.maxUnpackd) }
+func (t *trailer) memory() int { return int(t.maxPacked) + int(t.maxUnpacked) }
 
 // blockWriter writes one run after the other.
 type blockWriter struct {
@@ -83,7 +83,7 @@ func (b *blockWriter) flush() error {
 	}
 	b.trailer.blocks++
 	b.trailer.maxPacked = max(b.trailer.maxPacked, uint32(len(b.packed)))
-	b.trailer.maxUnpackd = max(b.trailer.maxUnpackd, uint32(len(b.raw)))
+	b.trailer.maxUnpacked = max(b.trailer.maxUnpacked, uint32(len(b.raw)))
 	b.raw = b.raw[:0]
 	return nil
 }
@@ -119,7 +119,7 @@ func (t *trailer) encode() []byte {
 	b = binary.LittleEndian.AppendUint64(b, t.blocks)
 	b = binary.LittleEndian.AppendUint64(b, t.records)
 	b = binary.LittleEndian.AppendUint32(b, t.maxPacked)
-	return binary.LittleEndian.AppendUint32(b, t.maxUnpackd)
+	return binary.LittleEndian.AppendUint32(b, t.maxUnpacked)
 }
 
 // runReader reads the records of a run.
@@ -177,9 +177,9 @@ func (r *runReader) readEnds() error {
 		return r.corrupt("its end is missing")
 	}
 	r.want.blocks, r.want.records = binary.LittleEndian.Uint64(content), binary.LittleEndian.Uint64(content[8:])
-	r.want.maxPacked, r.want.maxUnpackd = binary.LittleEndian.Uint32(content[16:]), binary.LittleEndian.Uint32(content[20:])
-	if r.want.maxUnpackd > maxBlock || r.want.maxPacked > maxBlock {
-		return r.corrupt("it claims a block of %d bytes", max(r.want.maxPacked, r.want.maxUnpackd))
+	r.want.maxPacked, r.want.maxUnpacked = binary.LittleEndian.Uint32(content[16:]), binary.LittleEndian.Uint32(content[20:])
+	if r.want.maxUnpacked > maxBlock || int64(r.want.maxPacked) > st.Size() {
+		return r.corrupt("it claims a block of %d bytes", max(r.want.maxPacked, r.want.maxUnpacked))
 	}
 	head := make([]byte, len(magic))
 	if _, err := io.ReadFull(r.f, head); err != nil {
@@ -218,11 +218,11 @@ func (r *runReader) block() error {
 	if unpacked == 0 && packed == endBytes {
 		return r.end()
 	}
-	if packed > r.want.maxPacked || unpacked > r.want.maxUnpackd || unpacked == 0 {
+	if packed > r.want.maxPacked || unpacked > r.want.maxUnpacked || unpacked == 0 {
 		return r.corrupt("block %d claims to be longer than any", r.got.blocks+1)
 	}
 	if r.packed == nil {
-		r.packed, r.raw = make([]byte, r.want.maxPacked), make([]byte, 0, r.want.maxUnpackd)
+		r.packed, r.raw = make([]byte, r.want.maxPacked), make([]byte, 0, r.want.maxUnpacked)
 	}
 	content := r.packed[:packed]
 	if _, err := io.ReadFull(r.f, content); err != nil {
