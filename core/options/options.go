@@ -164,7 +164,7 @@ type Options struct {
 	// as leaves instead of records.
 	BulkGraftBytes int64 `def:"256KiB" min:"0" max:"64MiB" doc:"slice of a bulk load from which on it is written as leaves"`
 	// MaxBulkChunkBytes bounds the keys and values of one chunk of a bulk load
-	// session, MaxBulkChunkEntries its entries.
+	// session that has several, MaxBulkChunkEntries its entries.
 	MaxBulkChunkBytes   int64 `def:"64MiB" min:"1KiB" max:"1GiB" doc:"keys and values of a chunk of a bulk load"`
 	MaxBulkChunkEntries int   `def:"1000000" min:"1" max:"10000000" doc:"entries of a chunk of a bulk load"`
 	// MaxBulkLoads bounds the bulk loads and chunks that an instance works on at

@@ -154,7 +154,9 @@ func (t *Tree) readChunk(ctx context.Context, r *bulkReader, index int64, previo
 		if last := lastOr(c.buf, previous); last != "" && e.Key <= last {
 			return nil, t.orderError(index, at, e.Key, last)
 		}
-		if size := c.buf.Bytes() + int64(len(e.Key)+len(e.Value)); size > r.m.opts.MaxBulkChunkBytes {
+		// One entry is always a chunk: a value is not to be too large for a load
+		// that an ordinary write would take.
+		if size := c.buf.Bytes() + int64(len(e.Key)+len(e.Value)); c.buf.Len() > 0 && size > r.m.opts.MaxBulkChunkBytes {
 			return nil, &LimitError{What: "chunk", Size: size, Limit: r.m.opts.MaxBulkChunkBytes}
 		}
 		if c.buf.Len() == r.m.opts.MaxBulkChunkEntries {

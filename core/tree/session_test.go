@@ -516,6 +516,8 @@ func TestChunksAreBounded(t *testing.T) {
 	_, err = h.AppendBulkLoad(t.Context(), "op", 0, from(numbered(0, 11, 1)), BulkOptions{})
 	wantArgument(t, err, "entries")
 	appendChunk(t, h, 0, numbered(0, 10, 1))
+	// One entry alone may be as large as a value may be.
+	appendChunk(t, h, 1, numbered(10, 11, 3000))
 }
 
 func TestExpiryIsCarried(t *testing.T) {
