@@ -129,9 +129,10 @@ func (o *Op) fillValue(j *jsonOp) error {
 type Batch struct {
 	Ops []Op
 	// Atomic makes the batch all or nothing: a condition that fails is an
-	// error, ErrVersionMismatch, and nothing is written.
+	// error, ErrVersionMismatch, and nothing is written. Its keys must differ.
 	Atomic bool
-	// OperationID lets a repetition inherit the outcome of the first attempt.
+	// OperationID lets a repetition of an atomic batch inherit the outcome of the
+	// first attempt; see AtomicOptions.
 	OperationID string
 }
 
@@ -142,7 +143,8 @@ type OpResult struct {
 	Status string `json:"status"`
 	// Version is the new version, or the present one after a mismatch.
 	Version string `json:"version"`
-	// Existed says whether a deleted key was there.
+	// Existed says whether a deleted key was there; in an atomic batch also
+	// whether one that is set was.
 	Existed bool `json:"existed"`
 	// Detail is for people, when the service gives it.
 	Detail string `json:"detail"`
@@ -181,6 +183,9 @@ func (b *Batch) repeatable() repeatable {
 // OpResult.Err. The service bounds a batch to 10,000 operations and 4 MiB by
 // default.
 func (t *Tree) Batch(ctx context.Context, b Batch) ([]OpResult, error) {
+	if b.OperationID != "" && !b.Atomic {
+		return nil, fmt.Errorf("%w: only an atomic batch has an OperationID", ErrInvalidRequest)
+	}
 	ops := make([]jsonOp, len(b.Ops))
 	for i := range b.Ops {
 		j, err := b.Ops[i].json()

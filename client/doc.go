@@ -18,8 +18,12 @@
 //
 //	if errors.Is(err, client.ErrKeyNotFound) { … }
 //
+// Several keys change together, or not at all, with [Tree.Atomic]. A [Cursor]
+// walks a range in pages with a bookmark that the service keeps, and shows one
+// moment of the tree if it is opened with a snapshot.
+//
 // Calls are repeated, within [RetryPolicy] and the caller's context, when the
 // service is busy or the connection fails, and only when repeating cannot do
-// harm: see [RetryPolicy] for the rules. Everything here is safe for
-// concurrent use.
+// harm: see [RetryPolicy] for the rules. Everything here but a Cursor is
+// safe for concurrent use.
 package client

@@ -31,6 +31,8 @@ const (
 	ErrOperationMismatch   = Code("operation_mismatch")
 	ErrOperationInProgress = Code("operation_in_progress")
 	ErrOperationNotFound   = Code("operation_not_found")
+	ErrCursorNotFound      = Code("cursor_not_found")
+	ErrSnapshotExpired     = Code("snapshot_expired")
 	ErrChunkOutOfSequence  = Code("chunk_out_of_sequence")
 	ErrBulkLoadOrder       = Code("bulk_load_order")
 	ErrVersionMismatch     = Code("version_mismatch")
@@ -80,8 +82,8 @@ type Error struct {
 	RequestID string
 	// RetryAfter is how long the service asks to wait; zero if it did not say.
 	RetryAfter time.Duration
-	// Current is the version now stored, after a version_mismatch. Empty if
-	// the key is absent.
+	// Current is the version now stored, after a version_mismatch: of Key, the
+	// first one that failed, in an atomic batch. Empty if the key is absent.
 	Current string
 	// Tree and Key are what the failure is about, when the answer says so.
 	Tree, Key string
@@ -90,6 +92,9 @@ type Error struct {
 	Limit int64
 	// Bulk says where a bulk load failed; nil if the answer does not.
 	Bulk *BulkFailure
+	// Batch says which conditions of an atomic batch failed; nil if the answer does
+	// not.
+	Batch *BatchFailure
 	// OutcomeUnknown says that a write may or may not have been carried out.
 	OutcomeUnknown bool
 }
@@ -132,6 +137,7 @@ type problem struct {
 	Key       string `json:"key"`
 	Limit     int64  `json:"limit"`
 	bulkProblem
+	batchProblem
 	// OutcomeUnknown is left out when the service knows that nothing was done.
 	OutcomeUnknown bool `json:"outcomeUnknown"`
 }
@@ -161,7 +167,7 @@ func readError(resp *http.Response, now time.Time) *Error {
 
 func (e *Error) fill(p problem) {
 	e.Code, e.Detail, e.Tree, e.Key = p.Code, p.Detail, p.Tree, p.Key
-	e.Limit, e.Bulk, e.OutcomeUnknown = p.Limit, p.failure(), p.OutcomeUnknown
+	e.Limit, e.Bulk, e.Batch, e.OutcomeUnknown = p.Limit, p.failure(), p.batchFailure(), p.OutcomeUnknown
 	if p.Title != "" {
 		e.Title = p.Title
 	}

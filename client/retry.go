@@ -23,7 +23,9 @@ import (
 // the connection was never made: a repetition after a lost reply would meet
 // its own success and report a conflict. In between stands a batch with
 // conditions, which may have been carried out in part: it is repeated only if
-// it never reached the service.
+// it never reached the service. An atomic batch with an OperationID and a page of
+// a Cursor are repeated always, since the service knows them again; so is the
+// opening of a cursor, whose lost one expires.
 type RetryPolicy struct {
 	// Max is how often a call is repeated; 0 is 6, negative is never.
 	Max int
@@ -125,6 +127,12 @@ func classifyAnswer(e *Error) outcome {
 			return outcomeRefused
 		}
 		return outcomeUnknown
+	case http.StatusConflict:
+		// A batch of the same name is under way, and over soon; what the service
+		// does not give a time for is not worth waiting for.
+		if e.Code == ErrOperationInProgress && e.RetryAfter > 0 {
+			return outcomeUnknown
+		}
 	case http.StatusBadGateway, http.StatusGatewayTimeout:
 		return outcomeUnknown
 	}

@@ -101,6 +101,10 @@ var (
 		_, err := t.Batch(ctx, Batch{Ops: []Op{{Key: "k", IfAbsent: true}}, Atomic: true})
 		return err
 	}
+	namedBatch = func(ctx context.Context, t *Tree) error {
+		_, err := t.Atomic(ctx, []Op{{Key: "k", IfAbsent: true}}, AtomicOptions{})
+		return err
+	}
 	create = func(ctx context.Context, t *Tree) error {
 		_, err := t.Create(ctx, CreateOptions{})
 		return err
@@ -135,6 +139,12 @@ func TestRepeatedOnlyWhereSafe(t *testing.T) {
 		{"conditional batch, not dialled", conditionalBatch, notDialled, false, true},
 		{"atomic batch, throttled", atomicBatch, throttled, false, true},
 		{"atomic batch, reply lost", atomicBatch, lostReply, true, false},
+		{"named batch, throttled", namedBatch, throttled, false, true},
+		{"named batch, reply lost", namedBatch, lostReply, true, true},
+		{"named batch, outcome unknown", namedBatch, problemResponse(504, "", ""), true, true},
+		{"named batch, under way", namedBatch, problemResponse(409, ErrOperationInProgress, "1"), true, true},
+		{"bulk load, another is open", namedBatch, problemResponse(409, ErrOperationInProgress, ""), false, false},
+		{"named batch of other keys", namedBatch, problemResponse(409, ErrOperationMismatch, ""), false, false},
 		{"create, reply lost", create, lostReply, true, true},
 		{"drop, not dialled", func(ctx context.Context, t *Tree) error { return ignoreMissing(t.Drop(ctx)) }, notDialled, false, true},
 		{"drop, reply lost", func(ctx context.Context, t *Tree) error { return t.Drop(ctx) }, lostReply, true, false},

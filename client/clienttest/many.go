@@ -102,6 +102,9 @@ func (s *Server) batch(w http.ResponseWriter, r *http.Request, name string) *ref
 	if f := decode(r, &in); f != nil {
 		return f
 	}
+	if in.OperationID != "" && !in.Atomic {
+		return refuse(400, "invalid_argument", "operationId: is for atomic batches")
+	}
 	if len(in.Operations) > MaxBatchOps {
 		return refuse(413, "request_too_large", "over %d operations", MaxBatchOps)
 	}
@@ -119,9 +122,7 @@ func (s *Server) batch(w http.ResponseWriter, r *http.Request, name string) *ref
 		return f
 	}
 	if in.Atomic {
-		if f := s.checkAtomic(t, in.Operations); f != nil {
-			return f
-		}
+		return s.atomic(w, t, in.Operations, entries, in.OperationID)
 	}
 	results := make([]result, len(in.Operations))
 	for i := range in.Operations {
@@ -161,24 +162,6 @@ func (s *Server) opEntry(o *op) (entry, *refusal) {
 	at, f := s.expiry(o.TTL)
 	e.expires = at
 	return e, f
-}
-
-func (s *Server) checkAtomic(t *tree, ops []op) *refusal {
-	seen := map[string]bool{}
-	for i := range ops {
-		if seen[ops[i].Key] {
-			return refuse(400, "invalid_argument", "operations[%d].key: occurs twice", i)
-		}
-		seen[ops[i].Key] = true
-		if f := checkKey(ops[i].Key); f != nil {
-			return f
-		}
-		old, ok := s.live(t, ops[i].Key)
-		if f := (condition{ops[i].IfVersion, ops[i].IfAbsent}).check(old, ok); f != nil {
-			return f
-		}
-	}
-	return nil
 }
 
 func (s *Server) apply(t *tree, o *op, e entry) result {

@@ -1,7 +1,7 @@
 // Package clienttest serves the HTTP API from memory, for tests of programs
 // that use the client package. It keeps to the contract for trees, single
-// keys, batches, scans, counts, range deletes and bulk loads, one request at a
-// time; it keeps no history, splits nothing, and forgets everything with the
+// keys, batches, scans, counts, range deletes, cursors and bulk loads, one request
+// at a time; it keeps no history, splits nothing, and forgets everything with the
 // process.
 // A hook lets a test fail, delay or cut off any request.
 package clienttest
@@ -58,6 +58,10 @@ type tree struct {
 	graves map[string]bool
 	// loads are the bulk load sessions by operation id.
 	loads map[string]*session
+	// operations are the atomic batches by operation id, cursors the open ones by
+	// theirs.
+	operations map[string]named
+	cursors    map[string]*cursor
 	// splits are all in the past.
 	splits []map[string]any
 }
@@ -76,7 +80,7 @@ func New() *Server {
 }
 
 // Requests returns how many requests of a method and resource were served,
-// such as "POST batch", "PUT key" or "PUT chunk", intercepted ones left out.
+// such as "POST batch", "PUT key", "PUT chunk" or "POST next", intercepted ones left out.
 func (s *Server) Requests(what string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -209,6 +213,8 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) *refusal {
 			return refuse(400, "invalid_argument", "b64: not base64url")
 		}
 		return s.single(w, r, name, string(key))
+	case "cursors":
+		return s.cursorCall(w, r, name, tail)
 	case "bulk-loads":
 		return s.bulkSession(w, r, name, tail)
 	}
@@ -216,9 +222,9 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) *refusal {
 }
 
 // servedAs names a resource for Requests: in the singular, and the parts of a
-// bulk load session by themselves.
+// bulk load session and the pages of a cursor by themselves.
 func servedAs(resource, tail string) string {
-	if _, step, ok := strings.Cut(tail, "/"); ok && resource == "bulk-loads" {
+	if _, step, ok := strings.Cut(tail, "/"); ok && (resource == "bulk-loads" || resource == "cursors") {
 		resource, _, _ = strings.Cut(step, "/")
 	}
 	return strings.TrimSuffix(resource, "s")

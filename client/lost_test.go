@@ -1,0 +1,204 @@
+package client_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/latticekv/lattice/client"
+	"github.com/latticekv/lattice/core/options"
+	"github.com/latticekv/lattice/functions/service"
+	"github.com/latticekv/lattice/providers/memory"
+)
+
+// front stands before two instances over one store, which take turns, and loses
+// replies to calls that it has handed on.
+type front struct {
+	instances [2]http.Handler
+	turn      atomic.Int64
+	// lose says that the reply to a call, which has been carried out, is lost.
+	lose func(r *http.Request) bool
+}
+
+// ServeHTTP implements http.Handler.
+func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	instance := f.instances[f.turn.Add(1)%2]
+	if f.lose == nil || !f.lose(r) {
+		instance.ServeHTTP(w, r)
+		return
+	}
+	instance.ServeHTTP(httptest.NewRecorder(), r)
+	panic(http.ErrAbortHandler)
+}
+
+func newFront(t *testing.T) (*front, *client.Client) {
+	t.Helper()
+	m := memory.New(memory.Options{})
+	f := &front{}
+	for i := range f.instances {
+		svc, err := service.New(service.Config{Table: m.Table(), Blobs: m.Blobs(), Options: options.Default(), Logger: slog.New(slog.DiscardHandler)})
+		must(t, err)
+		f.instances[i] = svc.Handler()
+	}
+	srv := httptest.NewServer(f)
+	t.Cleanup(srv.Close)
+	c, err := client.New(srv.URL, client.Options{Retry: client.RetryPolicy{Base: time.Millisecond}})
+	must(t, err)
+	t.Cleanup(c.CloseIdle)
+	return f, c
+}
+
+func accounts() (ops []client.Op, keys []string) {
+	for i := range 16 {
+		key := fmt.Sprintf("account/%02d", i)
+		ops, keys = append(ops, client.Op{Key: key, Value: []byte("0")}), append(keys, key)
+	}
+	return ops, keys
+}
+
+// TestAtomicBatchIsDoneOnceThoughRepliesAreLost repeats a batch over several
+// shards through another instance: it inherits the outcome, and does not write
+// over what came after.
+func TestAtomicBatchIsDoneOnceThoughRepliesAreLost(t *testing.T) {
+	f, c := newFront(t)
+	ctx, tree := t.Context(), c.Tree("t")
+	_, err := tree.Create(ctx, client.CreateOptions{ShardCount: 8})
+	must(t, err)
+	ops, keys := accounts()
+	for i := range ops {
+		ops[i].IfAbsent = true
+	}
+	lost := 0
+	f.lose = func(r *http.Request) bool {
+		if !strings.HasSuffix(r.URL.Path, "/batch") {
+			return false
+		}
+		if lost++; lost == 3 {
+			// Somebody has seen the batch and gone on from there.
+			_, err := tree.Set(context.WithoutCancel(ctx), keys[5], []byte("later"), client.SetOptions{})
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		return lost <= 3
+	}
+	results, err := tree.Atomic(ctx, ops, client.AtomicOptions{})
+	must(t, err)
+	if lost != 4 {
+		t.Fatalf("%d attempts", lost)
+	}
+	es, err := tree.GetMany(ctx, keys, client.ReadOptions{})
+	if err != nil || len(es) != 16 {
+		t.Fatalf("%d entries, %v", len(es), err)
+	}
+	for i, e := range es {
+		if later := i == 5; results[i].Existed || (e.Version == results[i].Version) == later || (string(e.Value) == "later") != later {
+			t.Errorf("%s = %q, version %s; result %+v", e.Key, e.Value, e.Version, results[i])
+		}
+	}
+	// Without a name the outcome of a batch with conditions stays unknown.
+	lost = 0
+	_, err = tree.Batch(ctx, client.Batch{Ops: []client.Op{{Key: "x", IfAbsent: true}, {Key: "y", IfAbsent: true}}, Atomic: true})
+	if err == nil || lost != 1 {
+		t.Errorf("%d attempts, %v", lost, err)
+	}
+}
+
+// TestCursorNeitherSkipsNorRepeatsThoughRepliesAreLost loses two of three
+// replies, and changes the tree meanwhile.
+func TestCursorNeitherSkipsNorRepeatsThoughRepliesAreLost(t *testing.T) {
+	for _, snapshot := range []bool{false, true} {
+		t.Run(fmt.Sprint("snapshot ", snapshot), func(t *testing.T) {
+			f, c := newFront(t)
+			ctx, tree := t.Context(), filled(t, c, 200)
+			cur := openCursor(t, tree, client.CursorQuery{Kind: client.CursorEntries, Snapshot: snapshot})
+			calls := 0
+			f.lose = func(r *http.Request) bool {
+				if !strings.HasSuffix(r.URL.Path, "/next") {
+					return false
+				}
+				calls++
+				if calls%3 == 1 {
+					_, err := tree.Set(context.WithoutCancel(ctx), fmt.Sprintf("k%03d+", calls*2), []byte("x"), client.SetOptions{})
+					if err != nil {
+						t.Error(err)
+					}
+				}
+				return calls%3 != 0
+			}
+			var stable, all []string
+			for _, k := range cursorKeys(t, cur, 17) {
+				if all = append(all, k); !strings.HasSuffix(k, "+") {
+					stable = append(stable, k)
+				}
+			}
+			if !slices.Equal(stable, numberedKeys(0, 200)) {
+				t.Errorf("the cursor gave %q", stable)
+			}
+			if !slices.IsSorted(all) || len(slices.Compact(slices.Clone(all))) != len(all) || snapshot && len(all) != 200 {
+				t.Errorf("out of order, twice, or not of the snapshot: %q", all)
+			}
+			if calls != 3*12 {
+				t.Errorf("%d calls for 12 pages", calls)
+			}
+			must(t, cur.Close(ctx))
+		})
+	}
+}
+
+// TestSnapshotCursorShowsOneRoundWhileWritesGoOn takes snapshots of keys on eight
+// shards that atomic batches rewrite all the time.
+func TestSnapshotCursorShowsOneRoundWhileWritesGoOn(t *testing.T) {
+	_, c := newFront(t)
+	ctx, tree := t.Context(), c.Tree("t")
+	_, err := tree.Create(ctx, client.CreateOptions{ShardCount: 8})
+	must(t, err)
+	ops, keys := accounts()
+	_, err = tree.Atomic(ctx, ops, client.AtomicOptions{})
+	must(t, err)
+	rounds, done, stopped := make(chan struct{}), make(chan struct{}), sync.WaitGroup{}
+	stopped.Go(func() {
+		for n := 1; ; n++ {
+			for i := range ops {
+				ops[i].Value = []byte(fmt.Sprint(n))
+			}
+			if _, err := tree.Batch(ctx, client.Batch{Ops: ops, Atomic: true}); err != nil {
+				t.Error(err)
+			}
+			select {
+			case <-done:
+				return
+			case rounds <- struct{}{}:
+			default:
+			}
+		}
+	})
+	defer stopped.Wait()
+	defer close(done)
+	for range 10 {
+		cur := openCursor(t, tree, client.CursorQuery{Kind: client.CursorEntries, Snapshot: true})
+		var got []string
+		round := ""
+		for e, err := range cur.All(ctx, 3) {
+			must(t, err)
+			if got = append(got, e.Key); round != "" && round != string(e.Value) {
+				t.Fatalf("%s is of round %s, those before of %s", e.Key, e.Value, round)
+			}
+			if round = string(e.Value); len(got)%3 == 0 {
+				<-rounds // a round is written between any two pages
+			}
+		}
+		if !slices.Equal(got, keys) {
+			t.Fatalf("the snapshot has %q", got)
+		}
+		must(t, cur.Close(ctx))
+	}
+}
