@@ -220,3 +220,31 @@ func TestMigrateIsNeverSilent(t *testing.T) {
 		}
 	})
 }
+
+func TestMigrateInTheOrderOfTheSource(t *testing.T) {
+	l, s := fake(t)
+	args := func(content string, more ...string) []string {
+		return append([]string{"migrate", "file", "cities", file(t, "cities.csv", content), "--key-template", "{id:4}", "--order", "source", "--state", t.TempDir()}, more...)
+	}
+	l.fails(ExitNo, "key \"0001\" of cities.csv:3 follows key \"0002\" of cities.csv:2", "", args(cities)...)
+	if s.Len("cities") != 0 {
+		t.Fatal("something was loaded")
+	}
+	l.ok("", "loads", "abort", "cities", loadOf(t, l))
+	if out := l.ok("", args("id\n1\n2\n2\n10\n")...); !strings.Contains(out, "4 records read: 3 loaded in 1 chunk, 1 seen twice") {
+		t.Error(out)
+	}
+}
+
+// loadOf is the operation id in the message of a load that is refused because
+// another one is open.
+func loadOf(t *testing.T, l *tool) string {
+	t.Helper()
+	r := l.run("", "migrate", "file", "cities", file(t, "c.csv", cities), "--key-template", "{id:4}", "--state", t.TempDir())
+	_, rest, ok := strings.Cut(r.err, `bulk load "`)
+	id, _, closed := strings.Cut(rest, `"`)
+	if r.code != ExitNo || !ok || !closed {
+		t.Fatalf("exit %d: %s", r.code, r.err)
+	}
+	return id
+}
