@@ -172,6 +172,13 @@ func (r *run) ended(t *testing.T) bool {
 	return true
 }
 
+// isDone waits for a run that nobody interrupts.
+func (r *run) isDone(t *testing.T) bool {
+	t.Helper()
+	r.wait()
+	return r.ended(t)
+}
+
 // The exit codes of the tool.
 const (
 	exitOK     = 0

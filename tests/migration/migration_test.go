@@ -25,13 +25,18 @@ func into(t *testing.T, o *origin, count int) {
 	}{{"bolt", onBolt}, {"azurite", onAzurite}} {
 		t.Run(store.name, func(t *testing.T) {
 			for _, seed := range seeds(t) {
-				// About as many chunks lie between two kills as it takes to have
-				// all of them in one migration.
-				c := campaign{place: store.open(t), origin: o, chunk: count / (3 * kills), kills: kills, spread: 3, delay: 500 * time.Millisecond}
-				c.run(t, seed)
+				interrupt(t, store.open(t), o, count, kills, seed)
 			}
 		})
 	}
+}
+
+// interrupt kills and resumes the migration of so many records. So many chunks
+// lie between two kills that all of them fit into one migration, or nearly.
+func interrupt(t *testing.T, p *place, o *origin, count, kills int, seed uint64) {
+	t.Helper()
+	c := campaign{place: p, origin: o, chunk: count / (3 * kills), kills: kills, spread: 3, delay: 500 * time.Millisecond}
+	c.run(t, seed)
 }
 
 // seeds is one, from the clock, or under LATTICE_SOAK as many as LATTICE_SEEDS
@@ -61,3 +66,12 @@ func TestPostgres(t *testing.T) { into(t, postgresOrigin(t, fullCount), fullCoun
 func TestMariaDB(t *testing.T)  { into(t, mariadbOrigin(t, fullCount), fullCount) }
 func TestSQLite(t *testing.T)   { into(t, sqliteOrigin(t), fullCount) }
 func TestCosmos(t *testing.T)   { into(t, cosmosOrigin(t, cosmosCount), cosmosCount) }
+
+// TestFileAtTwentyMoments is a migration without a server at the other end.
+func TestFileAtTwentyMoments(t *testing.T) {
+	const count = 30_000
+	o := fileOrigin(t, count)
+	for _, seed := range seeds(t) {
+		interrupt(t, onBolt(t), o, count, 2*kills, seed)
+	}
+}

@@ -112,7 +112,7 @@ func cosmosOrigin(t *testing.T, count int) *origin {
 	o := &origin{
 		Dataset: oracle.Dataset{Kind: oracle.Cosmos, Seed: 4, Count: count, Address: server.URL, Key: server.Key},
 		address: server.ConnectionString, secret: server.Key,
-		flags: []string{"--source-env", addressVariable, "--database=shop", "--container=items", "--key-template", oracle.ItemTemplate},
+		flags: []string{"--source-env", addressVariable, "--database=shop", "--container=items", "--page-size=5000", "--key-template", oracle.ItemTemplate},
 	}
 	return o.fill(t)
 }
@@ -128,6 +128,17 @@ func sqliteOrigin(t *testing.T) *origin {
 	o := &origin{
 		Dataset: oracle.Dataset{Kind: oracle.SQLite, Address: file, Cities: strings.TrimSpace(string(cities))},
 		flags:   []string{"--table=cities", "--key-template", oracle.CityTemplate}, after: []string{file},
+	}
+	return o.fill(t)
+}
+
+// fileOrigin is a file of NDJSON.
+func fileOrigin(t *testing.T, count int) *origin {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "orders.ndjson")
+	o := &origin{
+		Dataset: oracle.Dataset{Kind: oracle.File, Seed: 5, Count: count, Address: file},
+		flags:   []string{"--key-template", oracle.OrderTemplate}, after: []string{file},
 	}
 	return o.fill(t)
 }

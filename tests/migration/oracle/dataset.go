@@ -16,6 +16,8 @@ const (
 	MySQL    = "mysql"
 	// SQLite are the rows of a table "cities", a public dataset.
 	SQLite = "sqlite"
+	// File is NDJSON of the rows that Postgres has.
+	File = "file"
 	// Cosmos are items of a container "items" of a database "shop", over many
 	// partitions.
 	Cosmos = "cosmos"
@@ -54,6 +56,8 @@ func (d *Dataset) Fill(ctx context.Context) error {
 		return d.orders().fillPostgres(ctx, d.Address)
 	case MySQL:
 		return d.orders().fillMariaDB(ctx, d.Address)
+	case File:
+		return d.orders().writeFile(d.Address)
 	case SQLite:
 		rows, err := cities(d.Cities)
 		if err != nil {
@@ -79,7 +83,7 @@ func (d *Dataset) want() (content, error) {
 	switch d.Kind {
 	case Redis:
 		return d.keys().want(), nil
-	case Postgres:
+	case Postgres, File:
 		return d.orders().want(onPostgres), nil
 	case MySQL:
 		return d.orders().want(onMariaDB), nil

@@ -7,10 +7,12 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
 	"math/rand/v2"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -217,6 +219,22 @@ func (o orders) fillMariaDB(ctx context.Context, dsn string) error {
 		SET raw = UNHEX(@raw), paid = IF(@paid IS NULL, NULL, @paid = 't')`
 	_, err = db.ExecContext(ctx, load)
 	return err
+}
+
+// writeFile writes the rows as NDJSON.
+func (o orders) writeFile(path string) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	lines := json.NewEncoder(f)
+	for i := range o.count {
+		r := o.at(i)
+		if err := lines.Encode(r.object(onPostgres)); err != nil {
+			return errors.Join(err, f.Close())
+		}
+	}
+	return f.Close()
 }
 
 // line writes the row in the text form that both servers load: columns between
