@@ -176,6 +176,7 @@ func TestEveryRelationIsEnforced(t *testing.T) {
 		"MaxClockSkew":       func(o *Options) { o.LeaseDuration, o.MaxClockSkew = time.Second, 500*time.Millisecond },
 		"RoutingRetryBudget": func(o *Options) { o.RequestTimeout = time.Second },
 		"WalGracePeriod":     func(o *Options) { o.BlobGracePeriod = time.Second },
+		"SnapshotCursorTtl":  func(o *Options) { o.LeaseDuration, o.MaxClockSkew, o.SnapshotCursorTtl = time.Minute, 10*time.Second, 40*time.Second },
 	} {
 		o := Default()
 		breakIt(&o)
@@ -183,7 +184,7 @@ func TestEveryRelationIsEnforced(t *testing.T) {
 			t.Errorf("%s: got %v", name, o.Validate())
 		}
 	}
-	if len(relations) != 5 {
+	if len(relations) != 6 {
 		t.Errorf("%d relations: add the new ones to this test", len(relations))
 	}
 }
