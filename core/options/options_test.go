@@ -176,7 +176,9 @@ func TestEveryRelationIsEnforced(t *testing.T) {
 		"MaxClockSkew":       func(o *Options) { o.LeaseDuration, o.MaxClockSkew = time.Second, 500*time.Millisecond },
 		"RoutingRetryBudget": func(o *Options) { o.RequestTimeout = time.Second },
 		"WalGracePeriod":     func(o *Options) { o.BlobGracePeriod = time.Second },
-		"SnapshotCursorTtl":  func(o *Options) { o.LeaseDuration, o.MaxClockSkew, o.SnapshotCursorTtl = time.Minute, 10*time.Second, 40*time.Second },
+		"SnapshotCursorTtl": func(o *Options) {
+			o.LeaseDuration, o.MaxClockSkew, o.SnapshotCursorTtl = time.Minute, 10*time.Second, 40*time.Second
+		},
 	} {
 		o := Default()
 		breakIt(&o)
