@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/latticekv/lattice/client"
 	"github.com/latticekv/lattice/client/clienttest"
 	"github.com/latticekv/lattice/migrate/durable/durabletest"
+	"github.com/latticekv/lattice/migrate/journal"
 	"github.com/latticekv/lattice/migrate/ledger"
 	"github.com/latticekv/lattice/migrate/source"
 	"github.com/latticekv/lattice/migrate/source/sourcetest"
@@ -345,9 +347,10 @@ func TestABusyService(t *testing.T) {
 		w.server.Now, w.store.Now = time.Now, time.Now
 		since := w.cut()
 		w.store.Put(sourcetest.Row{ID: "k/ttl", Payload: []byte("x"), Expiry: start.Add(time.Hour)})
-		busy := true
+		var busy atomic.Bool
+		busy.Store(true)
 		w.server.Intercept = func(rw http.ResponseWriter, r *http.Request) bool {
-			if busy && strings.HasSuffix(r.URL.Path, "/batch") {
+			if busy.Load() && strings.HasSuffix(r.URL.Path, "/batch") {
 				clienttest.Problem(rw, 429, "storage_throttled", "slow down", 60)
 				return true
 			}
@@ -361,7 +364,7 @@ func TestABusyService(t *testing.T) {
 		if spent := time.Since(start); spent < 4*time.Minute || spent > 5*time.Minute {
 			t.Errorf("given up after %s", spent)
 		}
-		time.AfterFunc(3*time.Minute, func() { busy = false })
+		time.AfterFunc(3*time.Minute, func() { busy.Store(false) })
 		if r, err := Run(t.Context(), o); err != nil || !r.Complete {
 			t.Fatal(err)
 		}
@@ -607,6 +610,15 @@ func TestTheFirstCutIsTheMigrations(t *testing.T) {
 	report(true, "done")
 	if c, ok, err := LastCut(d); !ok || err != nil || c.Cut != "42" || !c.Started.Equal(epoch) || c.Size != -1 {
 		t.Fatal(c, ok, err)
+	}
+	// A pass counts from then on, until there is another migration.
+	for at, want := range map[time.Duration]string{time.Hour: "43", -time.Hour: "42"} {
+		if err := journal.Save(d, cutName, Cut{Cut: "43", At: epoch.Add(at)}); err != nil {
+			t.Fatal(err)
+		}
+		if c, ok, err := LastCut(d); !ok || err != nil || c.Cut != want {
+			t.Fatal(at, c, ok, err)
+		}
 	}
 	if err := d.Write(reportName, []byte("{")); err != nil {
 		t.Fatal(err)

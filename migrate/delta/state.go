@@ -101,11 +101,23 @@ type Cut struct {
 }
 
 // LastCut returns what the last pass that ended left in a folder, or else the
-// migration; ok is false if neither came to its end.
+// migration; ok is false if neither came to its end. A pass over an earlier
+// migration does not count.
 func LastCut(d *durable.Dir) (c Cut, ok bool, err error) {
-	if ok, err = journal.Load(d, cutName, &c); ok || err != nil {
-		return c, ok, err
+	var pass Cut
+	passed, err := journal.Load(d, cutName, &pass)
+	if err != nil {
+		return c, false, err
 	}
+	c, ok, err = migrationCut(d)
+	if passed && !(ok && c.Started.After(pass.At)) {
+		return pass, true, err
+	}
+	return c, ok, err
+}
+
+// migrationCut reads the report of the migration.
+func migrationCut(d *durable.Dir) (c Cut, ok bool, err error) {
 	b, err := d.Read(reportName)
 	if errors.Is(err, fs.ErrNotExist) {
 		return c, false, nil
@@ -119,7 +131,6 @@ func LastCut(d *durable.Dir) (c Cut, ok bool, err error) {
 		Cut      string    `json:"cut"`
 		Started  time.Time `json:"started"`
 		Complete bool      `json:"complete"`
-		Loaded   int64     `json:"loaded"`
 		Phase    string    `json:"phase"`
 	}
 	if err := json.Unmarshal(b, &r); err != nil {

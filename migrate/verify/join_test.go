@@ -160,6 +160,29 @@ func TestBoundariesAreAlwaysCompared(t *testing.T) {
 	}
 }
 
+// TestAPrefixForEveryKey: boundaries are compared up to a number of prefixes,
+// which is said, and the report lists a bounded number of them.
+func TestAPrefixForEveryKey(t *testing.T) {
+	w := newWorld(t)
+	const more = 25
+	var b client.Batch
+	for i := range maxBounded + more {
+		key := fmt.Sprintf("p%05d/x", i)
+		w.items = append(w.items, NewItem(key, []byte("v"), time.Time{}, ""))
+		b.Ops = append(b.Ops, client.Op{Key: key, Value: []byte("v")})
+		if len(b.Ops) == 5_000 || i == maxBounded+more-1 {
+			if _, err := w.tree.Batch(t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+			b.Ops = nil
+		}
+	}
+	r := w.verify(Options{Values: None})
+	if !r.Equal() || r.Total.Compared != maxBounded || r.Unbounded != more || r.PrefixCount != maxBounded+more || len(r.Prefixes) != MaxListed {
+		t.Errorf("%+v, %d prefixes, %d without boundaries, %d listed", r.Total, r.PrefixCount, r.Unbounded, len(r.Prefixes))
+	}
+}
+
 // TestTheSampleIsTheSameEachTime, takes at least its least number, and reads no
 // other values.
 func TestTheSampleIsTheSameEachTime(t *testing.T) {

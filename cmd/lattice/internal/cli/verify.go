@@ -296,6 +296,9 @@ func printPrefixes(b *strings.Builder, r *verify.Report) {
 		printTally(w, &r.Total, "in all")
 	}
 	_ = w.Flush() // the builder takes everything
+	if r.Unbounded > 0 {
+		fmt.Fprintf(b, "Of %s the ends were compared only as far as the sample met them.\n", progress.Group(r.Unbounded)+" prefixes beyond the first 10,000")
+	}
 }
 
 func prefixName(p string) string {
@@ -431,6 +434,10 @@ func (f *migrateFlags) open(e *env, src source.Source) (_ *place, err error) {
 		return nil, usagef("%v", err)
 	}
 	p.mapping = shapeText(f.shapes(&p.info))
+	if p.known {
+		// What was begun for another migration in this folder is not gone on with.
+		p.mapping += " started=" + started.Format(time.RFC3339Nano)
+	}
 	return p, nil
 }
 
