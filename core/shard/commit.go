@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/latticekv/lattice/core/clock"
 	"github.com/latticekv/lattice/core/record"
@@ -35,7 +36,10 @@ func (s *Shard) commit(ctx context.Context, group []*pending) []*plan {
 			}
 			err = fmt.Errorf("too many writers: %w", store.ErrUnavailable)
 		case errors.Is(err, errLeaseHeld):
-			if group[0].hasty() {
+			if slices.ContainsFunc(group, (*pending).hasty) {
+				if len(group) > 1 {
+					return s.commitSingly(ctx, group) // the others have time
+				}
 				break
 			}
 			if err = s.awaitHandoff(ctx, &b); err == nil {

@@ -63,6 +63,9 @@ type Op struct {
 
 	// id tells the operations of a history apart while it is checked.
 	id int
+	// joined says that it is part of an atomic batch: it cannot change places
+	// with another by itself.
+	joined bool
 }
 
 // Recorder gathers operations of many clients.
@@ -70,6 +73,7 @@ type Recorder struct {
 	mu      sync.Mutex
 	ops     []Op
 	surveys []Survey
+	batches []Batch
 }
 
 // Add records finished operations.

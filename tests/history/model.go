@@ -39,7 +39,7 @@ const lostKinds = 3
 // lostKind returns the kind of a lost write, -1 if it is of none.
 func lostKind(op *Op) int {
 	switch {
-	case !op.Unknown || op.IfVersion != "" || op.Kind == Get:
+	case op.joined || !op.Unknown || op.IfVersion != "" || op.Kind == Get:
 		return -1
 	case op.Kind == Delete:
 		return 2
@@ -124,7 +124,7 @@ func (b *book) lineUp(ops []Op) {
 	var deletes []*Op
 	for i := range ops {
 		op := &ops[i]
-		plain := op.Kind == Delete && op.IfVersion == "" && op.Found && !op.Unknown && !op.Mismatch
+		plain := !op.joined && op.Kind == Delete && op.IfVersion == "" && op.Found && !op.Unknown && !op.Mismatch
 		if plain && len(deletes) < maxDeletes {
 			b.number[op.id] = len(deletes)
 			deletes = append(deletes, op)
@@ -162,7 +162,7 @@ func (b *book) takeTurns(ops []Op) {
 // as they were and what it found is known.
 func (b *book) saw(op *Op) (value string, ok bool) {
 	switch {
-	case op.Unknown:
+	case op.Unknown || op.joined:
 		return "", false
 	case op.Mismatch && op.Version == "":
 		return "", !op.IfAbsent && !op.VersionUnset

@@ -175,6 +175,10 @@ func jointModel(index map[string]int, ops []Op) porcupine.Model {
 			if s, ok := input.(Survey); ok {
 				return s.fits(&now, index), state
 			}
+			if b, ok := input.(Batch); ok {
+				ok = b.step(&now, index, books)
+				return ok, now
+			}
 			op := input.(Op)
 			at := index[op.Key]
 			ok, next := step(now[at], &op, &books[at])
@@ -184,6 +188,9 @@ func jointModel(index map[string]int, ops []Op) porcupine.Model {
 		DescribeOperation: func(input, _ any) string {
 			if s, ok := input.(Survey); ok {
 				return fmt.Sprintf("survey of %v -> %d, %q", s.Keys, s.Total, s.Seen)
+			}
+			if b, ok := input.(Batch); ok {
+				return b.describe()
 			}
 			op := input.(Op)
 			return op.Key + ": " + describe(op)

@@ -50,6 +50,8 @@ type Workload struct {
 	serial int
 	failed int
 	kinds  map[string]int
+	// contradictions are batches that were told two outcomes.
+	contradictions []string
 }
 
 // NewWorkload returns a Workload that draws from a seed.

@@ -49,6 +49,10 @@ type plan struct {
 	storm float64
 	// splits says that shards are split, and the tree resharded, meanwhile.
 	splits bool
+	// atomic says that clients send atomic batches.
+	atomic bool
+	// honest says that the clocks of all instances agree.
+	honest bool
 }
 
 // cluster is some instances over one store, each of which may die and be
@@ -109,6 +113,7 @@ func (c *cluster) options(place int) options.Options {
 	o.CheckpointTailRows = 4
 	o.InlineValueBytes = 3 // values from v100 on get blobs
 	o.RequestTimeout = 8 * time.Second
+	o.TxTimeout, o.TxDecisionRetention = 2*time.Second, 10*time.Second
 	return o
 }
 
@@ -116,9 +121,13 @@ func (c *cluster) options(place int) options.Options {
 func (c *cluster) start(place int) *instance {
 	storage := faulty.New(c.mem.Table(), c.mem.Blobs(), faulty.Options{Clock: c.src})
 	storage.Add(faulty.Rule{When: faulty.Any, Do: faulty.Delay(time.Millisecond, time.Millisecond)})
+	ahead := time.Duration(c.Draw(400)) * time.Millisecond
+	if c.honest {
+		ahead = 0
+	}
 	db, err := tree.New(tree.Config{
 		Table: storage.Table(), Blobs: storage.Blobs(), Options: c.options(place),
-		Clock: skewed{c.src, time.Duration(c.Draw(400)) * time.Millisecond},
+		Clock: skewed{c.src, ahead},
 	})
 	if err != nil {
 		c.t.Fatal(err)
@@ -196,7 +205,11 @@ func (c *cluster) client(client int) {
 			patience = time.Duration(5+c.Draw(100)) * time.Millisecond
 		}
 		ctx, cancel := context.WithTimeout(alive, patience)
-		c.Step(ctx, client, c.store(in), names)
+		if c.atomic {
+			c.StepAtomic(ctx, client, c.store(in).(history.AtomicStore), names)
+		} else {
+			c.Step(ctx, client, c.store(in), names)
+		}
 		cancel()
 		end()
 		c.pause(context.Background(), 1+c.Draw(30))
@@ -217,8 +230,12 @@ func (c *cluster) maintain(stop context.Context, place int) {
 		check, cerr := in.db.Checkpoint(ctx, 2*time.Second)
 		collect, gerr := in.db.Collect(ctx, 2*time.Second)
 		migrate, merr := in.db.Migrations(ctx, 2*time.Second)
+		batches, berr := in.db.Transactions(ctx, 2*time.Second)
 		end()
-		errs := []error{cerr, gerr, merr}
+		errs := []error{cerr, gerr, merr, berr}
+		for _, f := range batches.Failures {
+			errs = append(errs, f.Err)
+		}
 		for _, f := range migrate.Failures {
 			errs = append(errs, f.Err)
 		}

@@ -140,6 +140,46 @@ func (s treeStore) Batch(ctx context.Context, ops []history.Op) {
 	}
 }
 
+// AtomicBatch implements history.AtomicStore.
+func (s treeStore) AtomicBatch(ctx context.Context, b *history.Batch) {
+	t, err := s.db.OpenOrCreate(ctx, s.name)
+	if err != nil {
+		b.Void = true
+		s.check(err)
+		return
+	}
+	batch := make([]tree.BatchOp, len(b.Ops))
+	for i, op := range b.Ops {
+		batch[i] = tree.BatchOp{
+			Delete: op.Kind == history.Delete, Key: op.Key, Value: []byte(op.Value),
+			IfAbsent: op.IfAbsent, IfVersion: version(op.IfVersion),
+		}
+	}
+	results, err := t.AtomicBatch(ctx, batch, b.Operation)
+	var mismatch *tree.BatchMismatchError
+	switch {
+	case errors.As(err, &mismatch):
+		b.Mismatch = true
+		for _, f := range mismatch.Failed {
+			b.Ops[f.Index].Mismatch, b.Ops[f.Index].Version = true, text(f.Current)
+		}
+	case errors.Is(err, store.ErrOutcomeUnknown), errors.Is(err, tree.ErrOperationInProgress):
+		b.Unknown = true
+	case err != nil:
+		b.Void = true
+		s.check(err)
+	}
+	if err != nil {
+		return
+	}
+	for i, r := range results {
+		b.Ops[i].Found = r.Existed
+		if b.Ops[i].Kind != history.Delete {
+			b.Ops[i].Version = text(r.Version)
+		}
+	}
+}
+
 // Look implements history.Store.
 func (s treeStore) Look(ctx context.Context, v *history.Survey) bool {
 	t, err := s.db.OpenOrCreate(ctx, s.name)
