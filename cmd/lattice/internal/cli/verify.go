@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -403,6 +404,8 @@ type mapper interface {
 // open.
 func (f *migrateFlags) open(e *env, src source.Source) (_ *place, err error) {
 	p := &place{}
+	// As in a migration: the buffers of the sort are most of the memory.
+	debug.SetMemoryLimit(int64(f.SortMemory)<<20 + 96<<20)
 	if p.info, err = src.Inspect(e.ctx); err != nil {
 		return nil, err
 	}
