@@ -231,3 +231,24 @@ func TestEqualKeys(t *testing.T) {
 		}
 	}
 }
+
+// TestWholeOfMySQL: but by its primary key a table is read by one statement,
+// since MySQL may sort all rows for each page of another index.
+func TestWholeOfMySQL(t *testing.T) {
+	s := sourceOf(t, MySQL, "mysql://u:p@h/d")
+	d := s.d.(*mySQL)
+	sh := shape{
+		columns: []*column{d.form("a", "INT", 0, 0), d.form("b", "BIGINT", 0, 0), d.form("c", "VARCHAR", 0, 0)},
+		indexes: []index{{columns: []string{"a", "b"}, primary: true}, {columns: []string{"b", "a"}}},
+	}
+	for _, c := range []struct {
+		keys          []string
+		whole, sorted bool
+	}{{nil, false, false}, {[]string{"a"}, false, false}, {[]string{"b", "a"}, true, false}, {[]string{"c"}, true, true}, {[]string{"a", "c"}, true, true}} {
+		s.o.KeyColumns = c.keys
+		set, err := s.dataset(subject{}, sh)
+		if err != nil || set.whole != c.whole || set.sorted != c.sorted {
+			t.Errorf("by %v: %+v, %v", c.keys, set, err)
+		}
+	}
+}
