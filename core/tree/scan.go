@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/latticekv/lattice/core/record"
 	"github.com/latticekv/lattice/core/shard"
@@ -21,8 +22,10 @@ type scanner struct {
 	merge *merge
 	// passed says that the top of the merge was taken and is to be left.
 	passed bool
-	// failures counts reopenings since the last entry.
-	failures int
+	// failures counts reopenings since the last entry, opens all openings.
+	failures, opens int
+	// openedAt is the monotonic time of the last one.
+	openedAt time.Duration
 	// opened, unless nil, opens the merge in another way: on a snapshot.
 	opened func(ctx context.Context, b Bounds) (*merge, error)
 	// treeID is the tree that the scan began in; another one of the same name
@@ -82,6 +85,7 @@ func (s *scanner) open(ctx context.Context) (err error) {
 		}
 		s.treeID, s.retries = m.ID, m.opts.MaxScanRetries
 		s.passed = false
+		s.opens, s.openedAt = s.opens+1, s.t.db.clock.Now().Mono
 		s.merge, err = s.t.openMerge(ctx, m, s.bounds, s.reverse, s.read)
 		return err
 	})
@@ -189,35 +193,57 @@ func (t *Tree) resume(ctx context.Context, s *scanner, q *ScanQuery) error {
 }
 
 // page fills a page, and looks one entry ahead: only if there is one has the
-// page a token.
+// page a token. Should its views expire, the page begins anew: it is to show
+// atomic batches whole or not at all.
 func (s *scanner) page(ctx context.Context, q *ScanQuery) (ScanPage, error) {
-	var (
-		page  ScanPage
-		bytes int64
-	)
+	start := s.bounds
+	for try := 0; ; try++ {
+		page, whole, err := s.tryPage(ctx, q)
+		if err != nil || whole {
+			return page, err
+		}
+		if try == retryReads {
+			return ScanPage{}, fmt.Errorf("a page was overtaken again and again: %w", ErrTopologyUnstable)
+		}
+		s.bounds = start
+		s.renew()
+	}
+}
+
+// tryPage is page; whole is false if its entries came from views of more than one
+// moment.
+func (s *scanner) tryPage(ctx context.Context, q *ScanQuery) (page ScanPage, whole bool, err error) {
+	var bytes int64
+	opens := 0
 	for {
 		e, err := s.peek(ctx)
+		if len(page.Items) == 0 {
+			opens = s.opens
+		} else if s.opens != opens {
+			return ScanPage{}, false, nil
+		}
 		if err != nil || e == nil {
-			return page, err
+			return page, true, err
 		}
 		n := len(page.Items)
 		bytes += s.size(e)
 		if n == q.Limit || n > 0 && bytes > q.MaxBytes {
 			page.NextToken, err = s.t.sealToken(ctx, s.treeID, q, page.Items[n-1].Key)
-			return page, err
+			return page, true, err
 		}
 		it, ok, err := s.next(ctx)
 		if err != nil || !ok {
-			return page, err
+			return page, true, err
 		}
 		page.Items = append(page.Items, it)
 	}
 }
 
 // Stream calls fn with every entry of the range in order and returns how many.
-// Limit, MaxBytes and Token of q are ignored. Views are renewed every
-// MaxPageEntries entries, so that entries are as they were not long before they
-// are passed on, and memory does not depend on the range. An error of fn ends
+// Limit, MaxBytes and Token of q are ignored. The entries are those of one moment,
+// as long as the stream takes no longer than half of BlobGracePeriod: then newer
+// views are taken, and a snapshot cursor is the better way. Memory does not depend
+// on the range. An error of fn ends
 // the stream and is returned. The Item is valid during the call of fn.
 func (t *Tree) Stream(ctx context.Context, q ScanQuery, fn func(*Item) error) (int64, error) {
 	if q.Bounds.empty() {
@@ -234,7 +260,7 @@ func (t *Tree) Stream(ctx context.Context, q ScanQuery, fn func(*Item) error) (i
 		if err := fn(&it); err != nil {
 			return n, err
 		}
-		if n++; n%int64(t.db.opts.MaxPageEntries) == 0 {
+		if n++; t.db.clock.Now().Mono-s.openedAt > t.db.opts.BlobGracePeriod/2 {
 			s.renew()
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/latticekv/lattice/core/options"
 	"github.com/latticekv/lattice/core/shard"
@@ -368,20 +370,36 @@ func TestStreamGoesOnWhenItsViewsExpire(t *testing.T) {
 	}
 }
 
-func TestStreamSeesLaterWritesAheadAndStopsOnError(t *testing.T) {
-	in, _ := fresh(t, func(o *options.Options) { o.MaxPageEntries = 10; o.DefaultPageEntries = 10 })
+// A stream shows one moment, and a later one only once its views are about to
+// expire.
+func TestStreamIsOfOneMomentWhileItsViewsLast(t *testing.T) {
+	for name, pause := range map[string]time.Duration{"a quick one": time.Second, "a slow one": 6 * time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				in, _ := fresh(t)
+				h := in.writer(t, "t")
+				load(t, h, 30)
+				seen := false
+				n, err := h.Stream(t.Context(), ScanQuery{}, func(it *Item) error {
+					if it.Key == "key-000003" {
+						put(t, h, "key-000029x")
+						return in.clock.Sleep(t.Context(), pause)
+					}
+					seen = seen || it.Key == "key-000029x"
+					return nil
+				})
+				if slow := pause > time.Minute; err != nil || seen != slow {
+					t.Errorf("%d entries, the later write seen: %v, %v", n, seen, err)
+				}
+			})
+		})
+	}
+}
+
+func TestStreamStopsOnError(t *testing.T) {
+	in, _ := fresh(t)
 	h := in.writer(t, "t")
 	load(t, h, 30)
-	var got []string
-	_, err := h.Stream(t.Context(), ScanQuery{}, func(it *Item) error {
-		if got = append(got, it.Key); len(got) == 1 {
-			put(t, h, "key-000029x")
-		}
-		return nil
-	})
-	if err != nil || len(got) != 31 || got[30] != "key-000029x" {
-		t.Errorf("%d entries, %v: views must be renewed on the way", len(got), err)
-	}
 	stop := errors.New("stop")
 	n, err := h.Stream(t.Context(), ScanQuery{}, func(it *Item) error {
 		if it.Key == "key-000005" {
@@ -394,20 +412,42 @@ func TestStreamSeesLaterWritesAheadAndStopsOnError(t *testing.T) {
 	}
 }
 
-func TestScanFailsWhenTheTreeIsReplacedUnderIt(t *testing.T) {
-	in, m := fresh(t, func(o *options.Options) { o.MaxPageEntries = 10; o.DefaultPageEntries = 10 })
-	other := open(t, m.Table(), m.Blobs())
-	load(t, other.writer(t, "t"), 30)
+// A page whose views expire in the middle begins anew: it shows one moment.
+func TestPageIsOfOneMoment(t *testing.T) {
+	in, _ := fresh(t)
 	h := in.writer(t, "t")
-	_, err := h.Stream(t.Context(), ScanQuery{}, func(it *Item) error {
-		if it.Key == "key-000003" {
-			must(t, other.Delete(t.Context(), "t"))
-			must(t, other.Purge(t.Context(), "t"))
-			load(t, other.writer(t, "t"), 30)
+	load(t, h, 20)
+	var steps atomic.Int64
+	in.hooks.set(func(op, _ string) error {
+		if op == "next" && steps.Add(1) == 15 {
+			mustBatch(t, h, []BatchOp{setOf("key-000001", "later"), setOf("key-000019", "later")}, "")
+			return fmt.Errorf("x: %w", shard.ErrViewExpired)
 		}
 		return nil
 	})
-	wantErr(t, err, ErrTopologyUnstable)
+	p, err := h.Scan(t.Context(), ScanQuery{Limit: 100})
+	if err != nil || len(p.Items) != 20 || string(p.Items[1].Value) != string(p.Items[19].Value) {
+		t.Errorf("%d entries, %v: %q and %q", len(p.Items), err, p.Items[1].Value, p.Items[19].Value)
+	}
+}
+
+func TestScanFailsWhenTheTreeIsReplacedUnderIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, m := fresh(t)
+		other := open(t, m.Table(), m.Blobs())
+		load(t, other.writer(t, "t"), 30)
+		h := in.writer(t, "t")
+		_, err := h.Stream(t.Context(), ScanQuery{}, func(it *Item) error {
+			if it.Key == "key-000003" {
+				must(t, other.Delete(t.Context(), "t"))
+				must(t, other.Purge(t.Context(), "t"))
+				load(t, other.writer(t, "t"), 30)
+				return in.clock.Sleep(t.Context(), 6*time.Minute) // the views must be renewed
+			}
+			return nil
+		})
+		wantErr(t, err, ErrTopologyUnstable)
+	})
 }
 
 func TestCountIsPerOwnerUnderOneMap(t *testing.T) {
