@@ -48,6 +48,7 @@ type grammar struct {
 	Delete deleteCmd `cmd:"" help:"Delete keys, or a range of keys."`
 	Scan   scanCmd   `cmd:"" help:"Print the entries of a range in key order."`
 	Count  countCmd  `cmd:"" help:"Count the keys of a range."`
+	Batch  batchCmd  `cmd:"" help:"Write and delete several keys, all or none."`
 	Import importCmd `cmd:"" help:"Load rows of NDJSON, CSV or TSV into a tree."`
 	Load   loadCmd   `cmd:"" help:"Fill a tree in bulk from NDJSON, CSV or TSV."`
 	Export exportCmd `cmd:"" help:"Save the entries of a range as NDJSON, CSV or TSV."`
@@ -60,6 +61,7 @@ type grammar struct {
 	Splits  splitsCmd  `cmd:"" help:"Show the splits of a tree's shards, or watch them."`
 	Reshard reshardCmd `cmd:"" help:"Change the number of shards of a tree, online."`
 
+	Cursor      cursorCmd      `cmd:"" help:"Walk a range in pages that survive interruptions, or see one moment of it."`
 	Loads       loadsCmd       `cmd:"" help:"Show, commit or abort a bulk load session."`
 	Diagnostics diagnosticsCmd `cmd:"" help:"Describe a tree shard by shard: keys, bytes, rates, leases."`
 }

@@ -98,7 +98,13 @@ func (e *env) report(err error) int {
 func (e *env) explain(err error) string {
 	var op *net.OpError
 	var untrusted *tls.CertificateVerificationError
+	var unknown *unknownBatch
+	var conditions *failedConditions
 	switch {
+	case errors.As(err, &unknown):
+		return e.explain(unknown.err) + "\n" + unknown.hint()
+	case errors.As(err, &conditions):
+		return conditions.Error()
 	case errors.As(err, &op) && op.Op == "dial":
 		return fmt.Sprintf("cannot reach %s: %v. Is the service running, and is --server right?", e.server, op.Err)
 	case errors.As(err, &untrusted):
@@ -139,6 +145,14 @@ func (e *env) reportJSON(err error, code int) {
 		if c.Current != "" {
 			out["currentVersion"] = c.Current
 		}
+	}
+	var conditions *failedConditions
+	if errors.As(err, &conditions) {
+		out["failed"] = conditions.failed
+	}
+	var unknown *unknownBatch
+	if errors.As(err, &unknown) {
+		out["operationId"] = unknown.operation
 	}
 	b, merr := json.Marshal(map[string]any{"error": out})
 	if merr != nil {

@@ -19,6 +19,7 @@ type scanCmd struct {
 	KeysOnly bool          `short:"k" help:"Print keys without values."`
 	As       rows.Form     `enum:"auto,text,json,base64" default:"auto" help:"Form of values with --json: ${enum}."`
 	MaxAge   time.Duration `help:"Accept a view up to this old, such as 5s." placeholder:"DURATION"`
+	Snapshot bool          `help:"Show the range as it is at one moment, whatever is written meanwhile."`
 }
 
 // Help implements kong.HelpProvider.
@@ -26,13 +27,16 @@ func (scanCmd) Help() string {
 	return `Entries are streamed in bytewise key order, one a line: the key, a tab, the value. A key or value
 that does not print on one line is quoted; a value that is no text is shown in base64. With --json
 each line is an object that "lattice import" reads. If the stream breaks off, the exit code is 3.
+With --snapshot every entry is that of the moment at which the scan begins; the service keeps that
+state until the scan ends.
 
 Examples:
 
     lattice scan users
     lattice scan users --prefix a --limit 20
     lattice scan orders --start 2026-01 --end 2026-02 --keys-only
-    lattice scan events --reverse --limit 1 --json`
+    lattice scan events --reverse --limit 1 --json
+    lattice scan orders --snapshot --json > orders.ndjson`
 }
 
 // Run carries the command out.
@@ -50,7 +54,14 @@ func (c *scanCmd) Run(e *env) error {
 	}
 	out := e.entryWriter(c.As)
 	q := client.Query{Range: r, Reverse: c.Reverse, KeysOnly: c.KeysOnly, Limit: c.Limit, MaxAge: c.MaxAge}
-	for entry, err := range t.Scan(e.ctx, q) {
+	entries := t.Scan(e.ctx, q)
+	if c.Snapshot {
+		if c.MaxAge != 0 {
+			return usagef("--max-age does not go with --snapshot, which is of now")
+		}
+		entries = e.scanSnapshot(t, q)
+	}
+	for entry, err := range entries {
 		if err != nil {
 			return errors.Join(err, out.Flush())
 		}
