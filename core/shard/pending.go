@@ -25,6 +25,8 @@ type PendingError struct {
 	Exists  bool
 	// Milli is the time for expiry, a Unix millisecond.
 	Milli int64
+	// At is when memory was looked at.
+	At clock.Instant
 }
 
 // Error implements error.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/latticekv/lattice/core/clock"
 	"github.com/latticekv/lattice/core/record"
 	"github.com/latticekv/lattice/core/run"
 	"github.com/latticekv/lattice/core/store"
@@ -56,6 +57,7 @@ type looked struct {
 	entry *record.Entry // from the tail, nil if the checkpoint must be asked
 	base  *run.Set
 	etag  store.ETag
+	at    clock.Instant
 	milli int64
 	// prepared are the undecided mutations of the key.
 	prepared []Prepared
@@ -77,7 +79,7 @@ func (s *Shard) glance(key string) (looked, bool) {
 	if !st.owns(key) {
 		return looked{}, false
 	}
-	return st.look(key, st.milli(now)), true
+	return st.look(key, now), true
 }
 
 // pending returns the undecided mutations of a key.
@@ -100,11 +102,11 @@ func (s *Shard) look(key string) (looked, error) {
 	if !s.st.owns(key) {
 		return looked{}, ErrStaleRouting
 	}
-	return s.st.look(key, s.st.milli(now)), nil
+	return s.st.look(key, now), nil
 }
 
-func (st *state) look(key string, milli int64) looked {
-	l := looked{base: st.base, etag: st.etag, milli: milli, prepared: st.pending(key)}
+func (st *state) look(key string, now clock.Instant) looked {
+	l := looked{base: st.base, etag: st.etag, at: now, milli: st.milli(now), prepared: st.pending(key)}
 	if it, ok := st.tail.get(key); ok {
 		l.entry = &it.Entry
 	}
@@ -118,7 +120,7 @@ func (l *looked) finish(ctx context.Context, key string) (record.Entry, bool, er
 	if err != nil || l.prepared == nil {
 		return e, ok && e.Live(l.milli), err
 	}
-	return record.Entry{}, false, &PendingError{Prepared: l.prepared, Current: e, Exists: ok, Milli: l.milli}
+	return record.Entry{}, false, &PendingError{Prepared: l.prepared, Current: e, Exists: ok, Milli: l.milli, At: l.at}
 }
 
 // find returns the entry of the key, dead or alive.

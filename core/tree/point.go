@@ -48,6 +48,14 @@ func (t *Tree) Get(ctx context.Context, key string, o ReadOptions) (Item, bool, 
 // find reads the entry of a key from its owner. The common case, that what is
 // remembered of the tree is right, costs no allocation here.
 func (t *Tree) find(ctx context.Context, key string, o shard.ReadOptions) (record.Entry, bool, error) {
+	e, ok, err := t.findOnce(ctx, key, o)
+	for try := 0; err != nil && errors.Is(err, errForgotten) && try < retryReads; try++ {
+		e, ok, err = t.findOnce(ctx, key, shard.ReadOptions{})
+	}
+	return e, ok, err
+}
+
+func (t *Tree) findOnce(ctx context.Context, key string, o shard.ReadOptions) (record.Entry, bool, error) {
 	m, err := t.meta(ctx)
 	if err != nil {
 		return record.Entry{}, false, err
@@ -58,7 +66,7 @@ func (t *Tree) find(ctx context.Context, key string, o shard.ReadOptions) (recor
 	}
 	var pending *shard.PendingError
 	if errors.As(err, &pending) {
-		e, ok, err = t.settleRead(ctx, key, pending)
+		e, ok, err = t.settleRead(ctx, key, pending, o.MaxAge > 0)
 	}
 	if errors.Is(err, store.ErrNotFound) {
 		return e, false, store.Corruptf("a blob of tree %q is missing: %v", t.name, err)

@@ -30,8 +30,28 @@ func (t *Tree) outcomeOf(ctx context.Context, m *meta, tx record.ID) (txn.Outcom
 	return o, nil
 }
 
-// outcomes returns those of several attempts that were committed.
-func (t *Tree) outcomes(ctx context.Context, m *meta, txs []record.ID) (shard.Outcomes, error) {
+// looked is when shards were looked at that had undecided mutations.
+type looked struct {
+	at clock.Instant
+	// old says that the look may be older than that.
+	old bool
+}
+
+// tooOld reports whether decisions that were there when shards were looked at may
+// have been forgotten by now: the process was frozen, or an old view was used. A
+// decision is kept for TxDecisionRetention after every shard was told of it; half
+// of that is for clocks that disagree.
+func (l looked) tooOld(m *meta, now clock.Instant) bool {
+	return l.old || age(l.at, now) > m.opts.TxDecisionRetention/2
+}
+
+// errForgotten: a decision may have been forgotten since the shards were looked at.
+// Another look finds what came of the batch.
+var errForgotten = fmt.Errorf("the decision of an atomic batch was forgotten meanwhile: %w", store.ErrUnavailable)
+
+// outcomes returns those of several attempts that were committed, which were seen
+// in a look at shards. It is errForgotten if that cannot be said any more.
+func (t *Tree) outcomes(ctx context.Context, m *meta, txs []record.ID, l looked) (shard.Outcomes, error) {
 	found := make([]txn.Outcome, len(txs))
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(fanOut)
@@ -46,6 +66,9 @@ func (t *Tree) outcomes(ctx context.Context, m *meta, txs []record.ID) (shard.Ou
 	}
 	out := make(shard.Outcomes, len(txs))
 	for i, o := range found {
+		if o.Gone && l.tooOld(m, t.db.clock.Now()) {
+			return nil, errForgotten
+		}
 		if o.State == txn.Committed {
 			out[txs[i]] = o.Version
 		}
@@ -55,8 +78,8 @@ func (t *Tree) outcomes(ctx context.Context, m *meta, txs []record.ID) (shard.Ou
 
 // settleRead answers a read that met undecided mutations of its key. While a
 // batch is pending, what was there before it is the answer: it had not happened
-// when its row was read.
-func (t *Tree) settleRead(ctx context.Context, key string, p *shard.PendingError) (record.Entry, bool, error) {
+// when its row was read. old says that an old view was asked.
+func (t *Tree) settleRead(ctx context.Context, key string, p *shard.PendingError, old bool) (record.Entry, bool, error) {
 	m, err := t.meta(ctx)
 	if err != nil {
 		return record.Entry{}, false, err
@@ -65,7 +88,7 @@ func (t *Tree) settleRead(ctx context.Context, key string, p *shard.PendingError
 	for i := range p.Prepared {
 		txs[i] = p.Prepared[i].Tx
 	}
-	o, err := t.outcomes(ctx, m, txs)
+	o, err := t.outcomes(ctx, m, txs, looked{at: p.At, old: old})
 	if err != nil {
 		return record.Entry{}, false, err
 	}

@@ -2,6 +2,7 @@ package tree
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -57,11 +58,17 @@ func (t *Tree) settledViews(ctx context.Context, m *meta, ids []keyspace.ShardID
 	for i, id := range ids {
 		g.known[i] = t.shard(m, id).Batches()
 	}
+	look := looked{at: t.db.clock.Now(), old: o.MaxAge > 0}
 	for range maxViewRounds {
 		if err := g.take(ctx); err != nil {
 			return nil, err
 		}
-		o, err := t.outcomes(ctx, m, g.undecided())
+		o, err := t.outcomes(ctx, m, g.undecided(), look)
+		if errors.Is(err, errForgotten) {
+			clear(g.views)
+			g.read.MaxAge, look = 0, looked{at: t.db.clock.Now()}
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}

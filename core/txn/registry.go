@@ -42,7 +42,9 @@ type Registry struct {
 type doneRow struct {
 	id   ID
 	etag store.ETag
-	at   int64 // Unix milliseconds
+	// updated is the row's own, told when this instance had told all shards, both
+	// Unix milliseconds.
+	updated, told int64
 }
 
 // New returns a registry over a table.
@@ -58,6 +60,10 @@ type Outcome struct {
 	// Deadline and Start are those of a pending one.
 	Deadline int64
 	Start    clock.HLC
+	// Gone says that there is no row: the decision, if there was one, has been
+	// forgotten. It counts as aborted only for who has seen that some shard does
+	// not know of an end, and that less than TxDecisionRetention ago.
+	Gone bool
 }
 
 // NewID draws the id of a batch.
@@ -148,7 +154,7 @@ func (g *Registry) Done(treeID string, r *Row) {
 	}
 	p := partition(treeID, r.ID)
 	if q := g.done[p]; len(q) < maxDone {
-		g.done[p] = append(q, doneRow{id: r.ID, etag: r.etag, at: r.Updated})
+		g.done[p] = append(q, doneRow{id: r.ID, etag: r.etag, updated: r.Updated, told: g.clock.Now().Milli()})
 	}
 }
 
@@ -158,8 +164,8 @@ func (g *Registry) IsDone(treeID string, r *Row) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	q := g.done[partition(treeID, r.ID)]
-	i, found := slices.BinarySearchFunc(q, r.Updated, func(d doneRow, at int64) int { return cmp.Compare(d.at, at) })
-	for ; found && i < len(q) && q[i].at == r.Updated; i++ {
+	i, found := slices.BinarySearchFunc(q, r.Updated, func(d doneRow, at int64) int { return cmp.Compare(d.updated, at) })
+	for ; found && i < len(q) && q[i].updated == r.Updated; i++ {
 		if q[i].etag == r.etag {
 			return true
 		}
@@ -173,7 +179,7 @@ func (g *Registry) outlived(partition string, retention time.Duration) (ops []st
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	q := g.done[partition]
-	for len(q) > 0 && q[0].at < limit && len(ops) < maxTaken {
+	for len(q) > 0 && q[0].told < limit && len(ops) < maxTaken {
 		ops = append(ops, store.Delete(rowKey(q[0].id), q[0].etag))
 		q = q[1:]
 	}
@@ -283,7 +289,7 @@ func (g *Registry) undecided(treeID string, r *Row, sent bool, cause error) erro
 
 // Lookup returns how an attempt stands now. One without a row was forgotten after
 // every shard had been told, or never came so far as to be decided: what is left
-// of it is void, and it counts as aborted.
+// of it by then is void, and it counts as aborted, and as gone.
 func (g *Registry) Lookup(ctx context.Context, treeID string, tx record.ID) (Outcome, error) {
 	if o, ok := g.recall(tx); ok {
 		return o, nil
@@ -291,7 +297,7 @@ func (g *Registry) Lookup(ctx context.Context, treeID string, tx record.ID) (Out
 	id, attempt := split(tx)
 	r, err := g.Read(ctx, treeID, id)
 	if errors.Is(err, ErrNoRow) {
-		return Outcome{State: Aborted}, nil
+		return Outcome{State: Aborted, Gone: true}, nil
 	}
 	if err != nil {
 		return Outcome{}, err
