@@ -126,7 +126,7 @@ func (c *campaign) migrate(t *testing.T, tree string) {
 			<-sprung
 		}
 		c.killed++
-		t.Logf("kill %d: %s", c.killed, p)
+		t.Logf("%s: kill %d: %s", time.Now().Format("15:04:05.000"), c.killed, p)
 		if p.victim != theTool {
 			c.start(t)
 		}

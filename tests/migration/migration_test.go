@@ -24,6 +24,7 @@ func into(t *testing.T, o *origin, count int) {
 		open func(*testing.T) *place
 	}{{"bolt", onBolt}, {"azurite", onAzurite}} {
 		t.Run(store.name, func(t *testing.T) {
+			t.Parallel()
 			for _, seed := range seeds(t) {
 				interrupt(t, store.open(t), o, count, kills, seed)
 			}
@@ -39,8 +40,8 @@ func interrupt(t *testing.T, p *place, o *origin, count, kills int, seed uint64)
 	c.run(t, seed)
 }
 
-// seeds is one, from the clock, or under LATTICE_SOAK as many as LATTICE_SEEDS
-// says. LATTICE_SEED repeats one.
+// seeds is one, from the clock, and under LATTICE_SOAK several. LATTICE_SEED
+// repeats one.
 func seeds(t *testing.T) []uint64 {
 	t.Helper()
 	if text := os.Getenv("LATTICE_SEED"); text != "" {

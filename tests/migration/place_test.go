@@ -33,7 +33,8 @@ func onAzurite(t *testing.T) *place {
 	e := azurite.Shared(t)
 	return newPlace(t, []string{"AZURE_STORAGE_CONNECTION_STRING=" + e.ConnectionString()},
 		"--store=azurite", "--table-name="+e.TableName(t), "--container-name="+e.ContainerName(t),
-		"--data-dir="+t.TempDir(), "--log-level=warn")
+		// The lease of an instance that was killed is waited for.
+		"--lease-duration=2s", "--data-dir="+t.TempDir(), "--log-level=warn")
 }
 
 func newPlace(t *testing.T, env []string, args ...string) *place {

@@ -115,7 +115,7 @@ func (o orders) want(e engine) content {
 }
 
 // object is the row as JSON: numbers exact, binary columns in base64, moments in
-// UTC. To MariaDB a boolean is a number, JSON is text, and a moment has no zone.
+// UTC. To MariaDB a boolean is a number, and a moment has no zone.
 func (r *order) object(e engine) any {
 	out := map[string]any{
 		"tenant": r.tenant, "id": json.Number(strconv.FormatInt(r.id, 10)),
@@ -132,7 +132,6 @@ func (r *order) object(e engine) any {
 		out["doc"], _ = decodeJSON([]byte(*r.doc))
 	}
 	if e == onMariaDB {
-		out["doc"] = orNull(r.doc, asIs[string])
 		out["at"] = orNull(r.at, func(t time.Time) any { return t.Format("2006-01-02 15:04:05.000000") })
 		out["paid"] = orNull(r.paid, func(paid bool) any {
 			if paid {
