@@ -45,13 +45,21 @@ func (s *SlotSet) Intersects(o *SlotSet) bool {
 // Empty reports whether no slot is in the set.
 func (s *SlotSet) Empty() bool { return s.words == [Slots / 64]uint64{} }
 
+// next returns the first slot of the set that is not below another; Slots if there
+// is none.
+func (s *SlotSet) next(from uint16) uint16 {
+	for at := int(from); at < Slots; at = at/64*64 + 64 {
+		if rest := s.words[at/64] >> (at % 64); rest != 0 {
+			return uint16(at + bits.TrailingZeros64(rest))
+		}
+	}
+	return Slots
+}
+
 // Ranges returns the set as runs [from, to], both included, in slot order.
 func (s *SlotSet) Ranges() [][2]uint16 {
 	var runs [][2]uint16
-	for slot := range uint16(Slots) {
-		if !s.Has(slot) {
-			continue
-		}
+	for slot := s.next(0); slot < Slots; slot = s.next(slot + 1) {
 		if n := len(runs); n > 0 && runs[n-1][1]+1 == slot {
 			runs[n-1][1] = slot
 			continue
