@@ -37,9 +37,9 @@ const maxOperationID = 256
 // AtomicBatch performs operations on different keys, all or none, as of one
 // moment: no reader, through whichever instance, sees some of them and not the
 // others, and none has happened if a condition does not hold
-// (*BatchMismatchError). Results stand in the order of ops; all that is set has
-// one version. It is strictly serializable together with operations on single
-// keys.
+// (*BatchMismatchError). Results stand in the order of ops; what a batch over
+// several shards sets has one version. It is strictly serializable together with
+// operations on single keys.
 //
 // operation, unless empty, names the batch: whoever repeats it within
 // AtomicWriteRetention gets the first outcome, and it is not done twice. The same

@@ -231,3 +231,30 @@ func wantUncertain(t *testing.T, err error) {
 		t.Fatalf("error %v, want one that leaves the outcome open", err)
 	}
 }
+
+// Somebody has looked at a pending batch and demanded that it happen after a time,
+// as a snapshot does: its version is above that, and it still happens once.
+func TestAVersionIsAboveWhatWasDemanded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRivals(t)
+		floor := clock.At(r.src.Now().Milli() + time.Hour.Milliseconds())
+		r.meanwhile(2, func(ctx context.Context) {
+			m := r.second.entry.last.Load()
+			page, err := r.other.txns.List(ctx, m.ID, "", 100)
+			must(t, err)
+			for _, row := range page.Rows {
+				o, err := r.other.txns.Push(ctx, m.ID, row.Tx(), floor)
+				if row.State == txn.Pending && (err != nil || o.State != txn.Pending) {
+					t.Errorf("%+v, %v", o, err)
+				}
+			}
+		})
+		res := mustBatch(t, r.first, setAll(r.keys, "new"), "")
+		if res[0].Version.Time <= floor {
+			t.Errorf("version %s is not above %x", res[0].Version, floor)
+		}
+		if got := values(t, r.second, r.keys); got != "new new new new" {
+			t.Errorf("read %q", got)
+		}
+	})
+}
