@@ -34,6 +34,31 @@ var (
 	ErrOperationMismatch = errors.New("operation does not match")
 )
 
+// BusyError: another bulk load of the tree is under way. It is
+// ErrOperationInProgress.
+type BusyError struct {
+	// OperationID is that of a session that is open, empty for a load in one
+	// request.
+	OperationID string
+	// Until is when a load in one request is given up, unless it gives a sign of
+	// life before; RetryAfter is when to look again. Zero for a session, which may
+	// stay open for long.
+	Until      time.Time
+	RetryAfter time.Duration
+}
+
+// Error implements error.
+func (e *BusyError) Error() string {
+	if e.OperationID != "" {
+		return fmt.Sprintf("the bulk load session %s is open; commit or abort it", e.OperationID)
+	}
+	return "a one-shot or streamed load is under way, which ends by itself or, if it gives no more sign of life, is given up at " +
+		e.Until.UTC().Format(time.TimeOnly) + " UTC"
+}
+
+// Unwrap returns ErrOperationInProgress.
+func (e *BusyError) Unwrap() error { return ErrOperationInProgress }
+
 // OrderError: entries are not strictly ascending, or a key comes twice.
 type OrderError struct {
 	Tree string

@@ -11,7 +11,7 @@ import (
 )
 
 // loadPulse is how often a load in one request gives a sign of life.
-const loadPulse = loadLease / 4
+const loadPulse = loadLease / 3
 
 // errReleased ends the pulse of a load.
 var errReleased = errors.New("released")

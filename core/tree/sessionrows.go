@@ -67,7 +67,8 @@ func (l loadRows) current(ctx context.Context) (*current, error) {
 
 // occupant is a load that stands in the way of another, or has given way.
 type occupant struct {
-	busy bool
+	// busy describes a load under way, nil if there is none.
+	busy *BusyError
 	// idle is a session that is open and may be replaced.
 	idle *session
 }
@@ -76,7 +77,10 @@ type occupant struct {
 func (l loadRows) occupant(ctx context.Context, c *current, ttl time.Duration) (occupant, error) {
 	now := l.reg.clock.Now().Milli()
 	if c.Session == "" {
-		return occupant{busy: c.Load != "" && now < c.Until}, nil
+		if c.Load == "" || now >= c.Until {
+			return occupant{}, nil
+		}
+		return occupant{busy: &BusyError{Until: time.UnixMilli(c.Until).UTC(), RetryAfter: c.retryAfter(now)}}, nil
 	}
 	s, err := l.session(ctx, c.Session)
 	switch {
@@ -87,9 +91,15 @@ func (l loadRows) occupant(ctx context.Context, c *current, ttl time.Duration) (
 	case s.Status != BulkOpen:
 		return occupant{}, nil
 	case now-s.Updated < ttl.Milliseconds():
-		return occupant{busy: true}, nil
+		return occupant{busy: &BusyError{OperationID: c.Session}}, nil
 	}
 	return occupant{idle: s}, nil
+}
+
+// retryAfter is when to look again for the end of a load in one request: at the
+// latest when it is given up, and earlier since it may end before.
+func (c *current) retryAfter(now int64) time.Duration {
+	return min(time.Duration(c.Until-now)*time.Millisecond, loadPulse)
 }
 
 // bulkPending reports whether a bulk load of the tree is under way: a session
@@ -104,15 +114,16 @@ func (db *DB) bulkPending(ctx context.Context, treeID string) (bool, error) {
 		return false, err
 	}
 	o, err := l.occupant(ctx, c, db.opts.BulkLoadIdleTtl)
-	return o.busy, err
+	return o.busy != nil, err
 }
 
 // loadLease is how long a load in one request counts as under way without a sign
-// of life.
-const loadLease = time.Minute
+// of life: that long a load whose instance died stands in the way of others. It
+// outlasts two signs of life that fail, and clocks that differ by seconds.
+const loadLease = 15 * time.Second
 
 // claim makes a load the current one: the session fresh, or, if that is nil, the
-// load in one request that next names. It fails with ErrOperationInProgress if
+// load in one request that next names. It fails with a *BusyError if
 // another is under way; else it calls check, and claims only if nobody else has
 // since the beginning. A session that was begun before is returned as it is,
 // with created false. A session that has been idle for ttl is aborted.
@@ -172,8 +183,8 @@ func (l loadRows) claimOps(ctx context.Context, id string, next current, fresh *
 	if err != nil {
 		return nil, err
 	}
-	if o.busy {
-		return nil, ErrOperationInProgress
+	if o.busy != nil {
+		return nil, o.busy
 	}
 	if err := check(ctx); err != nil {
 		return nil, err
