@@ -259,7 +259,7 @@ func (s *Shard) LogSince(ctx context.Context, after uint64, slots *keyspace.Slot
 		return LogPortion{}, err
 	}
 	p := LogPortion{Last: after, Head: h.Seq}
-	if out := h.Meta().Outgoing; out != nil && out.Sealed {
+	if out := h.Meta().Outgoing; out != nil && out.SealedAt > 0 {
 		p.Head = out.SealedAt
 	}
 	end := min(p.Head, after+uint64(maxRows))

@@ -201,6 +201,9 @@ func (j *judge) decide(ctx context.Context, w *Write, res *WriteResult) error {
 	if w.Op == OpCommit {
 		kind = record.KindCommit
 		for _, key := range slices.Sorted(maps.Keys(of)) {
+			if j.head.meta.refuses(key) {
+				continue // the new owner has it, and decides on it
+			}
 			if err := j.install(ctx, of[key], w.Version); err != nil {
 				return err
 			}

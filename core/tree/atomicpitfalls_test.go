@@ -331,6 +331,7 @@ func TestConflictingBatchesEnd(t *testing.T) {
 						return nil
 					})
 					done.Go(func() {
+						_ = r.src.Sleep(t.Context(), time.Duration(i)*time.Millisecond)
 						ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 						defer cancel()
 						res, err := tr.AtomicBatch(ctx, setAll([]string{mine, next}, fmt.Sprint("by ", i)), "")

@@ -3,11 +3,14 @@ package tree
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/latticekv/lattice/core/clock"
+	"github.com/latticekv/lattice/core/options"
+	"github.com/latticekv/lattice/core/store"
 	"github.com/latticekv/lattice/core/txn"
 	"github.com/latticekv/lattice/providers/faulty"
 	"github.com/latticekv/lattice/providers/memory"
@@ -257,4 +260,75 @@ func TestAVersionIsAboveWhatWasDemanded(t *testing.T) {
 			t.Errorf("read %q", got)
 		}
 	})
+}
+
+// An attempt is aborted by somebody, its shards do not hear of that, and its
+// coordinator dies after it has begun another: a tick frees the keys of both.
+func TestVoidAttemptsAreCleanedUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRivals(t)
+		m := r.second.entry.last.Load()
+		r.meanwhile(2, func(ctx context.Context) {
+			page, err := r.other.txns.List(ctx, m.ID, "", 100)
+			must(t, err)
+			for _, row := range page.Rows {
+				_, err := r.other.txns.Abort(ctx, m.ID, row.Tx())
+				must(t, err)
+			}
+			r.slow.hooks.set(func(op, _ string) error {
+				if op == "write" {
+					return store.ErrUnavailable
+				}
+				return nil
+			})
+		})
+		r.faults.Add(faulty.Rule{When: faulty.All(faulty.Kinds(faulty.Apply), faulty.InPartition("x-")), Skip: 2, Times: 1, Do: faulty.Crash(faulty.AfterEffect)})
+		ctx, cancel := r.faults.Context(t.Context())
+		defer cancel()
+		if _, err := r.first.AtomicBatch(ctx, setAll(r.keys, "new"), ""); err == nil || !r.faults.Killed() {
+			t.Fatalf("the coordinator is alive: %v", err)
+		}
+		_ = r.src.Sleep(t.Context(), 11*time.Second)
+		if rep, err := r.other.Transactions(t.Context(), 0); err != nil || rep.Failed > 0 {
+			t.Fatalf("%+v, %v", rep, err)
+		}
+		nothingPending(t, r.other, r.second)
+	})
+}
+
+// Many writes of one shard take several appends. When one of them meets another
+// batch, those that were not tried because of that are not taken for done.
+func TestWhatWasNotTriedIsNotTakenForDone(t *testing.T) {
+	for name, write := range map[string]func(ctx context.Context, tr *Tree, ops []BatchOp) error{
+		"atomic": func(ctx context.Context, tr *Tree, ops []BatchOp) error {
+			_, err := tr.AtomicBatch(ctx, ops, "")
+			return err
+		},
+		"plain": func(ctx context.Context, tr *Tree, ops []BatchOp) error { _, err := tr.Batch(ctx, ops); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRivals(t)
+				small := open(t, r.mem.Table(), r.mem.Blobs(), func(o *options.Options) { o.GroupCommitMaxRecords = 1 }).writer(t, "demo")
+				id := r.second.ShardMap().OwnerOf(r.keys[0])
+				keys := []string{r.keys[0]}
+				for i := 0; len(keys) < 5; i++ {
+					if key := fmt.Sprint("more-", i); r.second.ShardMap().OwnerOf(key) == id {
+						keys = append(keys, key)
+					}
+				}
+				keys = append(keys, "elsewhere")
+				done := make(chan error, 1)
+				r.meanwhile(2, func(ctx context.Context) {
+					go func() { done <- write(t.Context(), small, setAll(keys, "after")) }()
+					_ = r.src.Sleep(ctx, time.Second)
+				})
+				mustBatch(t, r.first, setAll(r.keys, "new"), "")
+				must(t, <-done)
+				if got := values(t, r.second, keys); got != "after after after after after after" {
+					t.Errorf("read %q", got)
+				}
+			})
+		})
+	}
 }

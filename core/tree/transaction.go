@@ -124,7 +124,10 @@ func (x *transaction) inherit(ctx context.Context, r *txn.Row) (results []BatchR
 		} else if x.t.db.reg.pause(ctx, try, 0) != nil {
 			return nil, true, fmt.Errorf("operation %q: %w", r.Operation, ErrOperationInProgress)
 		}
-		if x.row, err = x.t.db.txns.Read(ctx, x.treeID, x.row.ID); err != nil {
+		if x.row, err = x.t.db.txns.Read(ctx, x.treeID, x.row.ID); errors.Is(err, txn.ErrNoRow) {
+			err = fmt.Errorf("operation %q was forgotten meanwhile: %w: %w", r.Operation, store.ErrUnavailable, err)
+		}
+		if err != nil {
 			return nil, true, err
 		}
 	}
