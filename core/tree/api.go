@@ -42,18 +42,24 @@ type ArgumentError struct {
 // Error implements error.
 func (e *ArgumentError) Error() string { return fmt.Sprintf("%s: %s", e.Field, e.Reason) }
 
-// LimitError is a key or value beyond its limit.
+// limitEntries stands for the number of entries of a chunk.
+const limitEntries = "entries"
+
+// LimitError is a key, a value or a chunk beyond its limit.
 type LimitError struct {
-	// What is "key" or "value".
+	// What is "key", "value", "chunk" or "entries".
 	What string
 	// Key is the key concerned, cut short when it is itself too long.
 	Key string
-	// Size and Limit are in bytes.
+	// Size and Limit are in bytes; of "entries", their number.
 	Size, Limit int64
 }
 
 // Error implements error.
 func (e *LimitError) Error() string {
+	if e.What == limitEntries {
+		return fmt.Sprintf("the chunk has more than %d entries", e.Limit)
+	}
 	return fmt.Sprintf("%s of %d bytes is over the limit of %d", e.What, e.Size, e.Limit)
 }
 

@@ -80,6 +80,33 @@ func (e *OrderError) Error() string {
 	return fmt.Sprintf("key %q follows %q and sorts before it", cut(e.Key), cut(e.Previous))
 }
 
+// BulkMismatchError says why a chunk or the end of a session does not fit the
+// session. It is ErrOperationMismatch.
+type BulkMismatchError struct {
+	OperationID string
+	// Status is that of the session.
+	Status BulkStatus
+	// Chunk is the chunk that was begun with other contents or, if it is
+	// Unacknowledged, that must be sent again before a commit; -1 if the session
+	// has ended another way.
+	Chunk          int64
+	Unacknowledged bool
+}
+
+// Error implements error.
+func (e *BulkMismatchError) Error() string {
+	switch {
+	case e.Unacknowledged:
+		return fmt.Sprintf("chunk %d of bulk load %s was begun and is not acknowledged; send it again before the commit", e.Chunk, e.OperationID)
+	case e.Chunk >= 0:
+		return fmt.Sprintf("chunk %d of bulk load %s was begun with other contents: keys, values and media types must be the same", e.Chunk, e.OperationID)
+	}
+	return fmt.Sprintf("bulk load %s is %s", e.OperationID, e.Status)
+}
+
+// Unwrap returns ErrOperationMismatch.
+func (e *BulkMismatchError) Unwrap() error { return ErrOperationMismatch }
+
 // SequenceError: a chunk is not the one expected: superseded, or too far ahead.
 type SequenceError struct {
 	// Index is the chunk that was sent, Expected the one that must come next.
@@ -115,7 +142,9 @@ type BulkOptions struct {
 	// EnforceLimits refuses keys over MaxKeyLength and values over
 	// MaxValueSizeBytes (*LimitError, nothing of the request is applied, except
 	// what a stream has loaded by then) and loads beyond the admission caps
-	// (*QuotaError). Otherwise they are counted.
+	// (*QuotaError), in the same way: entries are added to what the tree holds by
+	// the estimates of now, each as a new key. A chunk that is sent again is not
+	// compared again. Otherwise they are counted.
 	EnforceLimits bool
 }
 
@@ -175,11 +204,16 @@ type QuotaError struct {
 	Option string
 	// Limit is the cap, Current what the tree was last seen to hold.
 	Limit, Current int64
+	// Adding is what a bulk load would add, at most; 0 from an ordinary write.
+	Adding int64
 	// SampledAt is when that was.
 	SampledAt clock.Instant
 }
 
 // Error implements error.
 func (e *QuotaError) Error() string {
+	if e.Adding > 0 {
+		return fmt.Sprintf("the tree holds %d, the load would add %d, and %s is %d", e.Current, e.Adding, e.Option, e.Limit)
+	}
 	return fmt.Sprintf("the tree holds %d and %s is %d", e.Current, e.Option, e.Limit)
 }

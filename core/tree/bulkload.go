@@ -81,7 +81,10 @@ type oneShot struct {
 	hold    *holding
 	in      *bulkReader
 	buf     *bulk.Buffer
+	caps    *caps
 	version clock.Version
+	// bytes counts those of keys and values.
+	bytes int64
 	// staged is what did not fit into the buffer, by shard; their runs may
 	// overlap.
 	staged map[keyspace.ShardID]*bulkSlice
@@ -97,7 +100,7 @@ func (l *oneShot) load(ctx context.Context) (b *bulkRun, err error) {
 			l.discard(ctx)
 		}
 	}()
-	if err := l.in.quota(ctx, l.t); err != nil {
+	if l.caps, err = l.in.caps(ctx, l.t); err != nil {
 		return nil, err
 	}
 	if l.version, err = l.t.bulkVersion(ctx, l.m.ID); err != nil {
@@ -124,6 +127,10 @@ func (l *oneShot) readAll(ctx context.Context) error {
 			return nil
 		}
 		if err != nil {
+			return err
+		}
+		l.bytes += int64(len(e.Key) + len(e.Value))
+		if err := l.caps.admit(index+1, l.bytes); err != nil {
 			return err
 		}
 		if index%agingLook == 0 {

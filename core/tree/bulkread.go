@@ -81,13 +81,52 @@ func (r *bulkReader) admit(e *record.Entry, index int64) error {
 	return r.limits(e)
 }
 
-// quota refuses what would go beyond the admission caps, where they are to be
-// enforced. They are compared with what the tree was last seen to hold.
-func (r *bulkReader) quota(ctx context.Context, t *Tree) error {
-	if !r.o.EnforceLimits {
+// admits refuses what would take the tree beyond an admission cap, where these
+// are to be enforced: the entries of buf on top of what the tree holds now.
+func (r *bulkReader) admits(ctx context.Context, t *Tree, buf *bulk.Buffer) error {
+	c, err := r.caps(ctx, t)
+	if err != nil {
+		return err
+	}
+	return c.admit(int64(buf.Len()), buf.Bytes())
+}
+
+// caps looks how far the tree is from its admission caps: nil where they are not
+// to be enforced, or there are none.
+func (r *bulkReader) caps(ctx context.Context, t *Tree) (*caps, error) {
+	if o := &r.m.opts; !r.o.EnforceLimits || o.MaxLiveKeys == 0 && o.MaxEstimatedBytes == 0 {
+		return nil, nil
+	}
+	m, err := t.meta(ctx)
+	if err != nil {
+		return nil, err
+	}
+	u, err := t.measure(ctx, m, nil)
+	if err != nil {
+		return nil, fmt.Errorf("compare tree %q with its admission caps: %w", t.name, err)
+	}
+	return &caps{usage: u, live: int64(r.m.opts.MaxLiveKeys), bytes: r.m.opts.MaxEstimatedBytes}, nil
+}
+
+// caps are the admission caps of a tree, 0 for none, and what it holds.
+type caps struct {
+	usage       *usage
+	live, bytes int64
+}
+
+// admit refuses entries that go beyond a cap.
+func (c *caps) admit(entries, bytes int64) error {
+	if c == nil || entries == 0 {
 		return nil
 	}
-	return t.checkQuota(ctx)
+	held := c.usage.total
+	switch {
+	case c.live > 0 && held.live+entries > c.live:
+		return &QuotaError{Option: "MaxLiveKeys", Limit: c.live, Current: held.live, Adding: entries, SampledAt: c.usage.at}
+	case c.bytes > 0 && held.bytes+bytes > c.bytes:
+		return &QuotaError{Option: "MaxEstimatedBytes", Limit: c.bytes, Current: held.bytes, Adding: bytes, SampledAt: c.usage.at}
+	}
+	return nil
 }
 
 // limits refuses, or counts, what an ordinary write would be refused for.
@@ -160,7 +199,8 @@ func (t *Tree) readChunk(ctx context.Context, r *bulkReader, index int64, previo
 			return nil, &LimitError{What: "chunk", Size: size, Limit: r.m.opts.MaxBulkChunkBytes}
 		}
 		if c.buf.Len() == r.m.opts.MaxBulkChunkEntries {
-			return nil, &ArgumentError{Field: "entries", Reason: fmt.Sprintf("more than %d in one chunk", r.m.opts.MaxBulkChunkEntries)}
+			most := int64(r.m.opts.MaxBulkChunkEntries)
+			return nil, &LimitError{What: limitEntries, Size: most + 1, Limit: most}
 		}
 		c.buf.Add(&e, at)
 		digest.Add(&e)

@@ -93,7 +93,7 @@ func (s *stream) flush(ctx context.Context) error {
 	if s.buf.Len() == 0 {
 		return nil
 	}
-	if err := s.in.quota(ctx, s.t); err != nil {
+	if err := s.in.admits(ctx, s.t, s.buf); err != nil {
 		return err
 	}
 	version, err := s.t.bulkVersion(ctx, s.treeID)

@@ -105,17 +105,18 @@ func (t *Tree) endSession(ctx context.Context, operationID string, as BulkStatus
 		case s.Status == as:
 			return errUnchanged
 		case s.Status != BulkOpen:
-			return s.mismatch("it is " + string(s.Status))
+			return s.ended()
 		case as == BulkCommitted && s.Pending != nil:
-			return s.mismatch(fmt.Sprintf("chunk %d was begun and is not acknowledged", s.NextChunk))
+			return &BulkMismatchError{OperationID: s.Operation, Status: s.Status, Chunk: s.NextChunk, Unacknowledged: true}
 		}
 		s.Status = as
 		return nil
 	})
 }
 
-func (s *session) mismatch(reason string) error {
-	return fmt.Errorf("bulk load %q: %s: %w", s.Operation, reason, ErrOperationMismatch)
+// ended reports that the session has ended another way than is needed.
+func (s *session) ended() error {
+	return &BulkMismatchError{OperationID: s.Operation, Status: s.Status, Chunk: -1}
 }
 
 // AppendBulkLoad loads a chunk. Chunks are numbered from 0; their keys ascend
@@ -149,14 +150,14 @@ func (t *Tree) AppendBulkLoad(ctx context.Context, operationID string, chunk int
 		previous = "" // compared by its digest
 	}
 	in := t.bulkReader(m, src, o)
-	if chunk == s.NextChunk && s.Pending == nil {
-		if err := in.quota(ctx, t); err != nil {
-			return BulkAck{}, err
-		}
-	}
 	c, err := t.readChunk(ctx, in, chunk, previous)
 	if err != nil {
 		return BulkAck{}, err
+	}
+	if chunk == s.NextChunk && s.Pending == nil {
+		if err := in.admits(ctx, t, c.buf); err != nil {
+			return BulkAck{}, err
+		}
 	}
 	a := appending{t: t, treeID: m.ID, operation: operationID, index: chunk, chunk: c}
 	if s, err = a.begin(ctx, s); err != nil {
@@ -175,11 +176,11 @@ func (t *Tree) AppendBulkLoad(ctx context.Context, operationID string, chunk int
 func (s *session) expects(chunk int64) error {
 	switch {
 	case s.Status == BulkAborted:
-		return s.mismatch("it is " + string(s.Status))
+		return s.ended()
 	case chunk == s.NextChunk-1 && chunk >= 0:
 		return nil
 	case s.Status != BulkOpen:
-		return s.mismatch("it is " + string(s.Status))
+		return s.ended()
 	case chunk != s.NextChunk:
 		return &SequenceError{Index: chunk, Expected: s.NextChunk}
 	}
@@ -200,7 +201,7 @@ func (s *session) acknowledged(chunk int64) *BulkAck {
 func (s *session) matches(index int64, digest string) error {
 	for _, c := range []*chunkRow{s.Last, s.Pending} {
 		if c != nil && c.Chunk == index && c.Digest != digest {
-			return s.mismatch(fmt.Sprintf("chunk %d was begun with other contents", index))
+			return &BulkMismatchError{OperationID: s.Operation, Status: s.Status, Chunk: index}
 		}
 	}
 	return nil
@@ -275,7 +276,7 @@ func (a *appending) acknowledge(ctx context.Context) (BulkAck, error) {
 			return errUnchanged // another attempt was quicker
 		}
 		if s.Status != BulkOpen {
-			return s.mismatch("it is " + string(s.Status))
+			return s.ended()
 		}
 		if s.Pending == nil || s.Pending.Chunk != a.index {
 			return &SequenceError{Index: a.index, Expected: s.NextChunk}
