@@ -113,7 +113,7 @@ func (p *pass) apply(ctx context.Context) error {
 	p.Progress.begin(Applying, total)
 	p.Progress.Done.Store(p.st.Counts.Read)
 	var list *spool.Spool
-	if p.Deletes && p.compares() {
+	if p.Deletes && p.compares() && !p.apart {
 		var err error
 		if list, err = p.openKeys(sourceKeys, p.st.SourceGeneration); err != nil {
 			return err
@@ -130,7 +130,7 @@ func (p *pass) recount(list *spool.Spool) error {
 	c.Read, c.Same, c.Expired, c.Rejected = 0, 0, 0, 0
 	p.Progress.Done.Store(0)
 	p.Progress.Rejected.Store(0)
-	p.st.Nameless, p.st.SourceKeys = 0, 0
+	p.st.Nameless, p.st.FirstNameless, p.st.SourceKeys = 0, "", 0
 	if err := p.rejects.Close(); err != nil {
 		return err
 	}
@@ -151,7 +151,9 @@ func (p *pass) applyPage(ctx context.Context, page *source.Page, list *spool.Spo
 	c.Expired += page.Expired
 	for i := range page.Faults {
 		c.Read++
-		if err := p.unreadable(page.Faults[i], list); err != nil {
+		f := page.Faults[i]
+		f.Key = p.keyOf(&f)
+		if err := p.unreadable(f, list); err != nil {
 			return err
 		}
 	}
@@ -196,17 +198,39 @@ func (p *pass) change(r *source.Record, e *spool.Entry, list *spool.Spool) (chan
 	return newChange(e.Key, e.Value, e.Type, expiry, r.Origin), true, p.listed(e.Key, list)
 }
 
-// unreadable rejects a record. Its key, if it has one, is there all the same.
+// unreadable rejects a record.
 func (p *pass) unreadable(f source.Fault, list *spool.Spool) error {
-	switch {
-	case f.Key != "":
-		if err := p.listed(f.Key, list); err != nil {
-			return err
-		}
-	case list != nil:
-		p.st.Nameless++
+	if err := p.present(&f, list); err != nil {
+		return err
 	}
 	return p.fault(f)
+}
+
+// present notes that the source has a record that cannot be read or mapped. Its
+// key, if it is known, is there all the same.
+func (p *pass) present(f *source.Fault, list *spool.Spool) error {
+	switch {
+	case list == nil:
+	case f.Key != "":
+		return p.listed(f.Key, list)
+	default:
+		if p.st.Nameless++; p.st.Nameless == 1 {
+			p.st.FirstNameless = f.Origin + ": " + f.Reason
+		}
+	}
+	return nil
+}
+
+// keyOf is the key in the tree of a record that could not be read: that of a
+// fault is the source's, and is taken if a key can be made of it alone.
+func (p *pass) keyOf(f *source.Fault) string {
+	if f.Key == "" || len(p.Info.KeyFields) != 1 {
+		return ""
+	}
+	var e spool.Entry
+	r := source.Record{Origin: f.Origin, Fields: []source.Field{{Name: p.Info.KeyFields[0], Value: f.Key}}, Payload: []byte{}}
+	_ = p.Map(&r, &e) // the key is all that is asked for
+	return e.Key
 }
 
 // listed notes that the source has a key.

@@ -50,9 +50,6 @@ func (p *pass) clear(name string, generation int64) error {
 // are: a key that is new in both is then not taken for one that the source lacks.
 func (p *pass) listTree(ctx context.Context) error {
 	p.Progress.begin(ListingTree, p.Info.Estimate)
-	if p.st.Listed.IsZero() {
-		p.st.Listed = p.Now().UTC()
-	}
 	s, err := p.openKeys(treeKeys, p.st.TreeGeneration)
 	if err != nil {
 		return err
@@ -94,7 +91,7 @@ func (p *pass) listSource(ctx context.Context) error {
 		return err
 	}
 	again := func() error {
-		p.st.SourceKeys, p.st.SourceGeneration, p.st.Nameless = 0, 0, 0
+		p.st.SourceKeys, p.st.SourceGeneration, p.st.Nameless, p.st.FirstNameless = 0, 0, 0, ""
 		if err := p.save(); err != nil {
 			return err
 		}
@@ -108,9 +105,9 @@ func (p *pass) listSource(ctx context.Context) error {
 func (p *pass) listPage(page *source.Page, list *spool.Spool) error {
 	var e spool.Entry
 	for i := range page.Faults {
-		if page.Faults[i].Key == "" {
-			p.st.Nameless++
-		} else if err := p.listed(page.Faults[i].Key, list); err != nil {
+		f := page.Faults[i]
+		f.Key = p.keyOf(&f)
+		if err := p.present(&f, list); err != nil {
 			return err
 		}
 	}
@@ -120,11 +117,11 @@ func (p *pass) listPage(page *source.Page, list *spool.Spool) error {
 		if errors.Is(err, mapping.ErrExpired) {
 			continue
 		}
-		if err != nil && e.Key == "" {
-			p.st.Nameless++
-			continue
+		f := source.Fault{Origin: page.Records[i].Origin, Key: e.Key}
+		if err != nil {
+			f.Reason = err.Error()
 		}
-		if err := p.listed(e.Key, list); err != nil {
+		if err := p.present(&f, list); err != nil {
 			return err
 		}
 	}
@@ -156,6 +153,9 @@ func (p *pass) delete(ctx context.Context) error {
 		return err
 	}
 	if err := p.guard(n, first); err != nil || n == 0 {
+		return err
+	}
+	if err := p.touch(); err != nil {
 		return err
 	}
 	p.Progress.begin(Deleting, n)
@@ -263,11 +263,11 @@ func (p *pass) guard(n int64, first []string) error {
 		limit = max(MinDeletes, p.st.TreeKeys/10)
 	}
 	switch {
-	case p.st.Nameless > 0:
-		return fmt.Errorf("%w: %d of them (%s), but %d records of the source could not be read and may be theirs; mend those, or run without --deletes",
-			ErrTooManyDeletes, n, which, p.st.Nameless)
 	case p.Yes:
 		return nil
+	case p.st.Nameless > 0:
+		return fmt.Errorf("%w: the source has records that could not be read and whose keys are not known, %d of them (the first one: %s), and what it seems to have no more may be theirs: %s; mend them, run without --deletes, or delete all the same with --yes",
+			ErrUnreadable, p.st.Nameless, p.st.FirstNameless, which)
 	case p.st.SourceKeys == 0:
 		return fmt.Errorf("%w: the source has no records at all, and the tree has %d keys of it (%s); if that is so, give --yes", ErrTooManyDeletes, n, which)
 	case n > limit:

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"net/http"
 	"os"
 	"strings"
@@ -263,12 +264,84 @@ func TestWhatCannotBeReadIsNotDeleted(t *testing.T) {
 	both(t, func(t *testing.T, w *world, since string) {
 		w.store.Put(sourcetest.Row{ID: "k/0003", Fault: "torn"})
 		o := w.options(w.dir, nil, since)
-		o.Deletes, o.Yes, o.MaxRejects = true, true, -1
-		if _, err := Run(t.Context(), o); !errors.Is(err, ErrTooManyDeletes) || !strings.Contains(err.Error(), "1 records of the source could not be read") {
+		o.Deletes, o.MaxRejects = true, -1
+		_, err := Run(t.Context(), o)
+		if !errors.Is(err, ErrUnreadable) || !strings.Contains(err.Error(), `1 of them (the first one: row "k/0003": torn)`) || strings.Contains(err.Error(), "too many") {
 			t.Fatal(err)
 		}
 		if n := w.server.Len("t"); n != 50 {
 			t.Fatalf("%d keys are left", n)
+		}
+		// Without deletions nothing is in the way.
+		o.Deletes = false
+		if r, err := Run(t.Context(), o); err != nil || r.Deleted != 0 {
+			t.Fatal(err)
+		}
+		// Mended, the same command works.
+		o.Deletes = true
+		if _, err := Run(t.Context(), o); !errors.Is(err, ErrUnreadable) {
+			t.Fatal(err)
+		}
+		w.has("k/0003", "mended", 0)
+		if r, err := Run(t.Context(), o); err != nil || r.Deleted != 0 || r.Rejected != 0 || w.same() != nil {
+			t.Fatal(err, w.same(), r.Counts)
+		}
+	})
+}
+
+// TestAPersonMayDeleteBesideUnreadableRecords.
+func TestAPersonMayDeleteBesideUnreadableRecords(t *testing.T) {
+	both(t, func(t *testing.T, w *world, since string) {
+		w.store.Put(sourcetest.Row{ID: "unknown", Fault: "torn"})
+		w.store.Delete("k/0003")
+		r := w.pass(since, func(o *Options) { o.Deletes, o.Yes, o.MaxRejects = true, true, -1 })
+		if r.Deleted != 1 || w.server.Len("t") != 49 {
+			t.Fatalf("%+v", r.Counts)
+		}
+	})
+}
+
+// keyed gives the faults of a source a key.
+type keyed struct {
+	source.Source
+	key string
+}
+
+func (k keyed) with(pages iter.Seq2[source.Page, error]) iter.Seq2[source.Page, error] {
+	return func(yield func(source.Page, error) bool) {
+		for p, err := range pages {
+			for i := range p.Faults {
+				p.Faults[i].Key = k.key
+			}
+			if !yield(p, err) {
+				return
+			}
+		}
+	}
+}
+
+// Read implements source.Source.
+func (k keyed) Read(ctx context.Context, from source.Position) iter.Seq2[source.Page, error] {
+	return k.with(k.Source.Read(ctx, from))
+}
+
+// ReadSince implements source.Changing.
+func (k keyed) ReadSince(ctx context.Context, cut string, from source.Position) iter.Seq2[source.Page, error] {
+	return k.with(k.Source.(source.Changing).ReadSince(ctx, cut, from))
+}
+
+// TestARejectedRecordWhoseKeyIsKnown keeps its own key alone: one that is too
+// long for the tree, and one that could not be read.
+func TestARejectedRecordWhoseKeyIsKnown(t *testing.T) {
+	both(t, func(t *testing.T, w *world, since string) {
+		w.store.Put(sourcetest.Row{ID: strings.Repeat("k", 1025), Payload: []byte("x")}, sourcetest.Row{ID: "k/0005", Fault: "torn"})
+		w.store.Delete("k/0003")
+		r := w.pass(since, func(o *Options) {
+			o.Source = keyed{w.store.Changing(), "k/0005"}
+			o.Deletes, o.MaxRejects = true, -1
+		})
+		if _, ok := w.values()["k/0005"]; !ok || r.Deleted != 1 || r.Rejected != 2 {
+			t.Fatalf("%+v", r.Counts)
 		}
 	})
 }
@@ -546,10 +619,29 @@ func TestOtherSettingsAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.store.BeforePage = nil
+	// A pass that has changed nothing stands in nobody's way.
+	told := ""
 	o := w.options(w.dir, nil, "")
-	o.Mapping = "another"
-	if _, err := Run(t.Context(), o); !errors.Is(err, ErrOtherPass) || !strings.Contains(err.Error(), "--restart") {
+	o.Mapping, o.Notify = "another", func(s string) { told += s }
+	w.has("k/0001", "changed", 0)
+	w.store.BeforePage = func(int) error {
+		if w.store.Pages() > 1 {
+			return errKilled
+		}
+		return nil
+	}
+	if _, err := Run(t.Context(), o); !errors.Is(err, errKilled) || !strings.Contains(told, "what makes keys and values was m and is now another") {
+		t.Fatal(err, told)
+	}
+	w.store.BeforePage = nil
+	o.Mapping = "m"
+	if _, err := Run(t.Context(), o); !errors.Is(err, ErrOtherPass) || !strings.Contains(err.Error(), "--restart") || !strings.Contains(err.Error(), "what makes keys and values was another and is now m;") {
 		t.Fatal(err)
+	}
+	// One that writes the same, and deletes, takes its place.
+	o.Mapping, o.Deletes = "another", true
+	if _, err := Run(t.Context(), o); err != nil || !strings.Contains(told, "--deletes was not given and is now given") {
+		t.Fatal(err, told)
 	}
 	o.Restart = true
 	if _, err := Run(t.Context(), o); err != nil {
@@ -562,27 +654,123 @@ func TestOtherSettingsAreRefused(t *testing.T) {
 	}
 }
 
-// TestOldListsAreMadeAnew: a pass that is resumed late does not delete by them.
-func TestOldListsAreMadeAnew(t *testing.T) {
-	w := newWorld(t, 300)
-	for i := range 150 {
-		w.store.Delete(fmt.Sprintf("k/%04d", i))
+// TestNothingIsDeletedByTheListsOfAnEarlierRun: what came back to the source
+// after a refusal stays.
+func TestNothingIsDeletedByTheListsOfAnEarlierRun(t *testing.T) {
+	for _, tells := range []bool{true, false} {
+		t.Run(fmt.Sprintf("tells=%v", tells), func(t *testing.T) {
+			w := newWorld(t, 300)
+			since := ""
+			if tells {
+				since = w.cut()
+			}
+			for i := range 150 {
+				w.store.Delete(fmt.Sprintf("k/%04d", i))
+			}
+			o := w.options(w.dir, nil, since)
+			o.Deletes = true
+			if _, err := Run(t.Context(), o); !errors.Is(err, ErrTooManyDeletes) {
+				t.Fatal(err)
+			}
+			for i := range 150 {
+				w.has(fmt.Sprintf("k/%04d", i), "back", 0)
+			}
+			o.Yes = true
+			if r, err := Run(t.Context(), o); err != nil || r.Deleted != 0 {
+				t.Fatal(err, r.Counts)
+			}
+			if err := w.same(); err != nil {
+				t.Error(err)
+			}
+		})
 	}
+}
+
+// TestWhatCameBackWhileAPassWasDownStays: the pass is killed at any change of
+// the disk, and what the source lacked by then is there again.
+func TestWhatCameBackWhileAPassWasDownStays(t *testing.T) {
+	for _, tells := range []bool{true, false} {
+		t.Run(fmt.Sprintf("tells=%v", tells), func(t *testing.T) {
+			prepared := func(path string) (*world, string) {
+				w := newWorld(t, 12)
+				w.dir = path
+				w.migrated(path)
+				since := ""
+				if tells {
+					since = w.cut()
+				}
+				w.store.Delete("k/0001", "k/0002")
+				w.has("k/0011", "changed", 0)
+				return w, since
+			}
+			steps := 0
+			w, since := prepared(durabletest.Folder(t))
+			o := w.options(w.dir, func(string) error { steps++; return nil }, since)
+			o.Deletes = true
+			if _, err := Run(t.Context(), o); err != nil {
+				t.Fatal(err)
+			}
+			atEach(t, steps, func(at int, path string) error {
+				w, since := prepared(path)
+				o := w.options(path, killedAfter(at), since)
+				o.Deletes = true
+				if _, err := Run(t.Context(), o); !errors.Is(err, errKilled) {
+					return fmt.Errorf("not killed: %w", err)
+				}
+				left := w.values()
+				w.store.Put(sourcetest.Row{ID: "k/0001", Payload: []byte(left["k/0001"])}, sourcetest.Row{ID: "k/0002", Payload: []byte(left["k/0002"])})
+				o = w.options(path, nil, since)
+				o.Deletes = true
+				if _, err := Run(t.Context(), o); err != nil {
+					return err
+				}
+				got := w.values()
+				for k := range left {
+					if _, ok := got[k]; !ok {
+						return fmt.Errorf("%s was deleted", k)
+					}
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// TestTheSourceChangedItsIdentity, as a file that was mended does: the pass
+// begins anew.
+func TestTheSourceChangedItsIdentity(t *testing.T) {
+	w := newWorld(t, 20)
+	w.has("k/0000", "changed", 0)
+	stops := func() {
+		n := 0
+		w.store.BeforePage = func(int) error {
+			if n++; n == 3 {
+				return errKilled
+			}
+			return nil
+		}
+	}
+	stops()
 	o := w.options(w.dir, nil, "")
-	o.Deletes = true
-	if _, err := Run(t.Context(), o); !errors.Is(err, ErrTooManyDeletes) {
+	o.SourceName, o.Info.Identity = "store", "store of noon"
+	if _, err := Run(t.Context(), o); !errors.Is(err, errKilled) {
 		t.Fatal(err)
 	}
-	for i := range 150 {
-		w.has(fmt.Sprintf("k/%04d", i), "back", 0)
+	w.store.BeforePage = nil
+	w.has("k/0019", "changed", 0)
+	o.Info.Identity = "store of one"
+	if r, err := Run(t.Context(), o); err != nil || r.Read != 20 || w.same() != nil {
+		t.Fatal(err, r.Counts, w.same())
 	}
-	w.clock.set(epoch.Add(2 * time.Hour))
-	o.Yes = true
-	if r, err := Run(t.Context(), o); err != nil || r.Deleted != 0 {
-		t.Fatal(err, r.Counts)
+	// Another one is not taken for it.
+	w.has("k/0000", "changed again", 0)
+	stops()
+	if _, err := Run(t.Context(), o); !errors.Is(err, errKilled) {
+		t.Fatal(err)
 	}
-	if err := w.same(); err != nil {
-		t.Error(err)
+	o.SourceName, o.Info.Identity = "shop", "shop of one"
+	if _, err := Run(t.Context(), o); !errors.Is(err, ErrOtherPass) || !strings.Contains(err.Error(), "the source was store of one and is now shop of one") {
+		t.Fatal(err)
 	}
 }
 

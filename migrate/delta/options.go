@@ -16,6 +16,9 @@ import (
 var (
 	// ErrTooManyDeletes: more keys would be deleted than was allowed. None was.
 	ErrTooManyDeletes = errors.New("too many keys would be deleted")
+	// ErrUnreadable: records of the source could not be read whose keys nobody
+	// knows, so that none can be said to be gone. None was deleted.
+	ErrUnreadable = errors.New("nothing was deleted")
 	// ErrTooManyRejects: more records could not be written than was allowed.
 	ErrTooManyRejects = errors.New("too many rejected records")
 	// ErrOtherPass: the folder holds an unfinished pass with other settings.
@@ -41,8 +44,10 @@ type Options struct {
 	Dir    *durable.Dir
 	Source source.Source
 	// Info is what Source.Inspect said before the pass; its Cut is that of the
-	// next pass.
-	Info source.Info
+	// next pass. SourceName is what of its Identity stays while the source
+	// changes; empty if all does.
+	Info       source.Info
+	SourceName string
 	// Tree is written to; its client must not repeat calls by itself. Target
 	// names it with its service, without secrets.
 	Tree   *client.Tree
@@ -59,7 +64,8 @@ type Options struct {
 	Deletes bool
 	Prefix  string
 	// MaxDeletes is how many keys may be deleted; 0 is the greater of MinDeletes
-	// and a tenth of the keys. A source without any record is not believed. Yes
+	// and a tenth of the keys. A source without any record is not believed, nor
+	// one with records that cannot be read and whose keys are not known. Yes
 	// allows everything.
 	MaxDeletes int64
 	Yes        bool

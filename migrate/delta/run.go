@@ -16,6 +16,12 @@ type pass struct {
 	Options
 	st      state
 	resumed bool
+	// saved is the state as it is on the disk.
+	saved state
+	// apart says that the source's keys are listed for themselves: the reading
+	// of its records was begun by an earlier process, and a key that it met then
+	// may be another's by now, or back.
+	apart   bool
 	rejects *journal.File
 	ledger  *ledger.Ledger
 	// mu guards counts, rejects and ledger while several requests are on their
@@ -42,10 +48,6 @@ type Report struct {
 	// Complete says that everything is durable and the next cut recorded.
 	Complete bool `json:"complete"`
 }
-
-// listLife is how old the lists of keys may be from which a resumed pass
-// deletes.
-const listLife = time.Hour
 
 // Run carries a pass out, or on. The report tells what was done, also beside an
 // error. After an error, or a crash, Run with the same options goes on.
@@ -92,24 +94,36 @@ func (p *pass) checkLedger() error {
 	return fmt.Errorf("%w in %s, so that a key of somebody else cannot be told from one that the source has no more; \"lattice verify\" with the same source, tree and --state makes one", ledger.ErrNone, p.Dir.Path())
 }
 
-// resume tells what an earlier run left, and does not trust old lists.
+// resume tells what an earlier run left. Its lists of keys are worth nothing:
+// what the source lacked then may be there again. Keys are only ever deleted by
+// lists that the same run has made from their beginning.
 func (p *pass) resume() {
 	if !p.resumed {
 		return
 	}
 	p.Notify(fmt.Sprintf("going on with the delta pass that was begun on %s: %d records read, %d written",
 		p.st.Started.Format(time.DateTime), p.st.Counts.Read, p.st.Counts.Written))
-	if p.st.Stage == stageDelete && p.Now().Sub(p.st.Listed) > listLife {
-		p.Notify("the lists of keys are old; they are made anew")
-		p.relist()
+	if !p.Deletes {
+		return
+	}
+	position := p.st.Position
+	begun := p.st.Stage == stageApply && (position != nil || p.st.Counts.Read > 0)
+	if !begun && p.st.Stage == stageApply && !p.compares() {
+		return
+	}
+	p.apart = p.compares() && (begun || p.st.Applied)
+	p.relist()
+	if begun {
+		p.st.Stage, p.st.Position = stageApply, position
 	}
 }
 
 // relist goes back to listing the keys of the tree.
 func (p *pass) relist() {
 	p.st.Stage = stageTree
-	p.st.Position, p.st.After, p.st.Listed = nil, "", time.Time{}
-	p.st.TreeKeys, p.st.TreeGeneration, p.st.SourceKeys, p.st.SourceGeneration, p.st.Nameless = 0, 0, 0, 0, 0
+	p.st.Position, p.st.After = nil, ""
+	p.st.TreeKeys, p.st.TreeGeneration, p.st.SourceKeys, p.st.SourceGeneration = 0, 0, 0, 0
+	p.st.Nameless, p.st.FirstNameless = 0, ""
 }
 
 // compares reports whether the source is read whole.
@@ -137,23 +151,38 @@ func (p *pass) stage(ctx context.Context) (stage, error) {
 	switch p.st.Stage {
 	case stageApply:
 		err := p.apply(ctx)
+		p.st.Applied = err == nil
 		switch {
 		case !p.Deletes:
 			return stageDone, err
-		case p.compares():
+		case p.compares() && !p.apart:
 			return stageDelete, err
 		}
 		return stageTree, err
 	case stageTree:
 		err := p.listTree(ctx)
-		if p.compares() {
+		if !p.st.Applied {
 			return stageApply, err
 		}
 		return stageSource, err
 	case stageSource:
 		return stageDelete, p.listSource(ctx)
 	}
-	return stageDone, p.delete(ctx)
+	err := p.delete(ctx)
+	if errors.Is(err, ErrTooManyDeletes) || errors.Is(err, ErrUnreadable) {
+		err = errors.Join(err, p.giveUp())
+	}
+	return stageDone, err
+}
+
+// giveUp ends a pass that may not delete. The next run begins another one, with
+// any settings: until then the source, or a person's mind, may have changed.
+func (p *pass) giveUp() error {
+	p.st.Stage, p.st.Position = stageRefused, nil
+	if err := p.save(); err != nil {
+		return err
+	}
+	return errors.Join(p.clear(treeKeys, p.st.TreeGeneration), p.clear(sourceKeys, p.st.SourceGeneration))
 }
 
 // end records the cut of the next pass, now that all of this one is durable.

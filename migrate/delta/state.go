@@ -24,16 +24,6 @@ const (
 	reportName = "report.json"
 )
 
-// settings are what makes two runs the same pass.
-type settings struct {
-	Source  string `json:"source"`
-	Target  string `json:"target"`
-	Mapping string `json:"mapping"`
-	Since   string `json:"since"`
-	Deletes bool   `json:"deletes"`
-	Prefix  string `json:"prefix"`
-}
-
 // Counts are the account of a pass.
 type Counts struct {
 	// Read counts records read for changes.
@@ -61,6 +51,8 @@ const (
 	stageSource stage = "source"
 	stageDelete stage = "delete"
 	stageDone   stage = "done"
+	// stageRefused is a pass that was not allowed to delete.
+	stageRefused stage = "refused"
 )
 
 // state is what the next run must know.
@@ -72,8 +64,9 @@ type state struct {
 	Counts   Counts    `json:"counts"`
 	// Position is where the pass over the source stands.
 	Position source.Position `json:"position,omitempty"`
-	// Listed is when the listing of keys began.
-	Listed time.Time `json:"listed,omitzero"`
+	// Applied says that all changes are written, Touched that some may be.
+	Applied bool `json:"applied,omitempty"`
+	Touched bool `json:"touched,omitempty"`
 	// After is the last key of the tree that was listed.
 	After string `json:"after,omitempty"`
 	// Tree and Source are the keys listed, Generation those of their spools.
@@ -81,9 +74,11 @@ type state struct {
 	TreeGeneration   int64 `json:"treeGeneration"`
 	SourceKeys       int64 `json:"sourceKeys"`
 	SourceGeneration int64 `json:"sourceGeneration"`
-	// Nameless counts records without a key that could not be read.
-	Nameless    int64 `json:"nameless"`
-	RejectBytes int64 `json:"rejectBytes"`
+	// Nameless counts records without a key that could not be read;
+	// FirstNameless is where the first one is, and why.
+	Nameless      int64  `json:"nameless"`
+	FirstNameless string `json:"firstNameless,omitempty"`
+	RejectBytes   int64  `json:"rejectBytes"`
 }
 
 // Cut is up to when a tree is up to date.
@@ -143,23 +138,40 @@ func migrationCut(d *durable.Dir) (c Cut, ok bool, err error) {
 
 // load finds an unfinished pass, or begins one.
 func (p *pass) load() error {
-	now := settings{p.Info.Identity, p.Target, p.Mapping, p.Since, p.Deletes, p.Prefix}
+	now := settings{p.Info.Identity, p.SourceName, p.Target, p.Mapping, p.Since, p.Deletes, p.Prefix}
 	found, err := journal.Load(p.Dir, stateName, &p.st)
 	switch {
 	case err != nil && !p.Restart:
 		return fmt.Errorf("%w; --restart begins the pass anew", err)
-	case !found || p.Restart || p.st.Stage == stageDone:
-		p.st = state{Settings: now, Next: p.Info.Cut, Started: p.Now().UTC(), Stage: stageApply}
-		if p.Deletes && p.Since == "" {
-			p.st.Stage = stageTree // its keys first: the comparison lists those of the source
-		}
-		return journal.Save(p.Dir, stateName, &p.st)
+	case !found || p.Restart || p.st.Stage == stageDone || p.st.Stage == stageRefused:
+		return p.begin(now)
 	case p.st.Settings != now:
-		return fmt.Errorf("%w in %s (%+v, now %+v); run the former to its end, or give --restart to begin anew",
-			ErrOtherPass, p.Dir.Path(), p.st.Settings, now)
+		return p.replace(now)
 	}
-	p.resumed = true
+	p.resumed, p.saved = true, p.st
 	return nil
+}
+
+// begin makes the state of a pass that is new.
+func (p *pass) begin(now settings) error {
+	p.st = state{Settings: now, Next: p.Info.Cut, Started: p.Now().UTC(), Stage: stageApply}
+	if p.Deletes && p.Since == "" {
+		p.st.Stage = stageTree // its keys first: the comparison lists those of the source
+	}
+	p.saved = p.st
+	return journal.Save(p.Dir, stateName, &p.st)
+}
+
+// replace begins another pass in place of an unfinished one, where nothing is
+// lost by that.
+func (p *pass) replace(now settings) error {
+	was := p.st.Settings
+	d := was.difference(&now)
+	if p.st.Touched && !d.covered {
+		return fmt.Errorf("%w in %s: %s; run the former to its end, or give --restart to begin anew", ErrOtherPass, p.Dir.Path(), d)
+	}
+	p.Notify(fmt.Sprintf("%s: instead of the unfinished delta pass another one is begun", d))
+	return p.begin(now)
 }
 
 // save makes everything durable that the state tells of, and then the state.
@@ -170,5 +182,19 @@ func (p *pass) save() (err error) {
 	if p.st.RejectBytes, err = p.rejects.Sync(); err != nil {
 		return err
 	}
-	return journal.Save(p.Dir, stateName, &p.st)
+	if err := journal.Save(p.Dir, stateName, &p.st); err != nil {
+		return err
+	}
+	p.saved = p.st
+	return nil
+}
+
+// touch records, before the first time, that the tree is about to be changed.
+// What the disk knows of the pass otherwise stays.
+func (p *pass) touch() error {
+	if p.st.Touched {
+		return nil
+	}
+	p.st.Touched, p.saved.Touched = true, true
+	return journal.Save(p.Dir, stateName, &p.saved)
 }

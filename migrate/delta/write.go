@@ -84,6 +84,12 @@ func (c *change) at(now time.Time) client.Op {
 // write writes changes of different keys; on return they are durable, or
 // rejected.
 func (p *pass) write(ctx context.Context, changes []change) error {
+	if len(changes) == 0 {
+		return nil
+	}
+	if err := p.touch(); err != nil {
+		return err
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(flights)
 	size, from := 0, 0

@@ -218,7 +218,8 @@ func (t *Template) Warnings() []string {
 }
 
 // Key makes the key of a record. Its errors are faults of the record, worded
-// for people, and hold no value.
+// for people, and hold no value. A key that is too long is returned beside its
+// error.
 func (t *Template) Key(r *source.Record) (string, error) {
 	size := len(t.text) + 64
 	b := make([]byte, 0, size)
@@ -238,7 +239,7 @@ func (t *Template) Key(r *source.Record) (string, error) {
 		}
 	}
 	if len(b) > t.o.MaxLength {
-		return "", fmt.Errorf("the key has %d bytes and may have %d", len(b), t.o.MaxLength)
+		return string(b), fmt.Errorf("the key has %d bytes and may have %d", len(b), t.o.MaxLength)
 	}
 	return string(b), nil
 }

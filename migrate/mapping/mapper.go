@@ -113,11 +113,10 @@ func New(o Options) (*Mapper, error) {
 // The value is valid until the next call.
 func (m *Mapper) Map(r *source.Record, e *spool.Entry) error {
 	*e = spool.Entry{Origin: r.Origin}
-	key, err := m.o.Template.Key(r)
-	if err != nil {
+	var err error
+	if e.Key, err = m.o.Template.Key(r); err != nil {
 		return err
 	}
-	e.Key = key
 	if e.Expiry, err = m.expiry(r); err != nil {
 		return err
 	}

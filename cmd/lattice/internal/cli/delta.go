@@ -157,7 +157,7 @@ func (f *migrateFlags) runDelta(e *env, src source.Source) error {
 	p.OnPhase = func(ph delta.Phase) { con.phase(ph.String(), deltaSample(p)) }
 	con.note(passText(place, f.targetName(e)))
 	r, err := delta.Run(e.ctx, delta.Options{
-		Dir: place.dir, Source: src, Info: place.info, Tree: cl.Tree(f.Tree), Target: f.targetName(e), Map: place.mapper.Map, Mapping: place.mapping,
+		Dir: place.dir, Source: src, Info: place.info, SourceName: lasting(place.info.Kind, place.info.Identity), Tree: cl.Tree(f.Tree), Target: f.targetName(e), Map: place.mapper.Map, Mapping: place.mapping,
 		Since: place.cut, Deletes: f.Deletes, Prefix: prefix, MaxDeletes: f.MaxDeletes, Yes: f.Yes, MaxRejects: f.MaxRejects, RetryFor: f.RetryFor,
 		Spool: spool.Options{SortMemory: f.SortMemory << 20}, Restart: f.Restart, Wait: f.pace(), Progress: p, Notify: con.note,
 	})
@@ -282,7 +282,7 @@ func quoteArg(s string) string {
 // deltaCode returns the exit code of an error of a comparison or a pass.
 func deltaCode(err error) (int, bool) {
 	for code, errs := range map[int][]error{
-		ExitNo:     {delta.ErrTooManyDeletes, delta.ErrTooManyRejects, ledger.ErrNone},
+		ExitNo:     {delta.ErrTooManyDeletes, delta.ErrUnreadable, delta.ErrTooManyRejects, ledger.ErrNone},
 		ExitUsage:  {delta.ErrOtherPass, verify.ErrOtherRun},
 		ExitFailed: {delta.ErrPatience},
 	} {
