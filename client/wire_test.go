@@ -331,3 +331,27 @@ func FuzzStream(f *testing.F) {
 		}
 	})
 }
+
+func TestOddAnswersOfCursorsAreRefused(t *testing.T) {
+	for _, body := range []string{
+		"", "{}", `{"page":1,"entries":[],"hasMore":false}`, `{"page":3,"entries":[],"hasMore":false}`, `{"page":2,"entries":[]}`,
+		`{"page":2,"hasMore":true}`, `{"page":2,"entries":[],"deleted":0,"hasMore":true}`, `{"page":0,"entries":[],"hasMore":true}`,
+		`{"cursorId":"x","snapshotVersion":"v"}`, `{"cursorId":""}`,
+	} {
+		c := answering(t, Options{}, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, body) })
+		cur := c.Tree("t").Cursor("id", 1)
+		if p, err := cur.Next(t.Context(), 5); !errors.Is(err, ErrProtocol) || cur.LastPage() != 1 {
+			t.Errorf("%s: page %+v, %v; the last page is %d", body, p, err, cur.LastPage())
+		}
+		if _, err := c.Tree("t").OpenCursor(t.Context(), CursorQuery{Kind: CursorKeys}); !errors.Is(err, ErrProtocol) {
+			t.Errorf("%s: opened, %v", body, err)
+		}
+	}
+	c := answering(t, Options{}, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, `{"page":7,"entries":[],"hasMore":true}`)
+	})
+	cur := c.Tree("t").Cursor("id", -1)
+	if p, err := cur.Next(t.Context(), 5); err != nil || p.Page != 7 || cur.LastPage() != 7 {
+		t.Errorf("a page that nobody counted: %+v, %v", p, err)
+	}
+}
