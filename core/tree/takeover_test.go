@@ -320,6 +320,7 @@ func TestWhatWasNotTriedIsNotTakenForDone(t *testing.T) {
 				keys = append(keys, "elsewhere")
 				done := make(chan error, 1)
 				r.meanwhile(2, func(ctx context.Context) {
+					_ = r.src.Sleep(ctx, 10*time.Millisecond) // so that it is the younger
 					go func() { done <- write(t.Context(), small, setAll(keys, "after")) }()
 					_ = r.src.Sleep(ctx, time.Second)
 				})
