@@ -146,7 +146,10 @@ func (s *lineSource) read(e *tree.BulkEntry) error {
 	for {
 		line, err := s.lines.next()
 		if errors.Is(err, io.EOF) {
-			return s.end()
+			return io.EOF
+		}
+		if f := (*Failure)(nil); errors.As(err, &f) && f.Code == CodeDigestMismatch {
+			return err // it is the body's, not that of a line
 		}
 		s.line++
 		if err != nil {
@@ -176,15 +179,6 @@ func (s *lineSource) take(line []byte, e *tree.BulkEntry) (isEnd bool, err error
 	}
 	s.ended = isEnd
 	return isEnd, err
-}
-
-// end accepts the end of a body. An empty one is refused: there are hosts that
-// hand on a body of unknown length so.
-func (s *lineSource) end() error {
-	if s.count == 0 && !s.ended {
-		return argument("body", "empty: entries are needed, or an end line that says there are none")
-	}
-	return io.EOF
 }
 
 // lineError says which line of a body is at fault, counted from 1.

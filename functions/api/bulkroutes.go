@@ -28,6 +28,11 @@ func (s *Server) bulkRoutes() []route {
 			answers:  one(http.StatusOK, "All is loaded and durable.", "BulkResult"),
 			problems: append(slices.Clone(loaded), CodeTreeNotEmpty),
 		}}},
+		{"/v1/trees/{tree}/bulk-loads", []operation{{
+			method: http.MethodGet, id: "listBulkLoads", summary: "List the bulk load sessions, the one changed last first", tag: tagBulk, handle: s.listBulkLoads,
+			query: []param{limitParam(defaultListedLoads, tree.MaxListedLoads)}, headers: []param{wantDigestHeader},
+			answers: one(http.StatusOK, "The sessions that are known; those that ended are forgotten after a time.", "BulkLoads"), problems: gone,
+		}}},
 		{"/v1/trees/{tree}/bulk-loads/{operationId}", []operation{
 			{
 				method: http.MethodPut, id: "beginBulkLoad", summary: "Open a bulk load session", tag: tagBulk, handle: s.beginBulkLoad,
@@ -102,6 +107,7 @@ func addBulkSchemas(all object) {
 		"nextChunkIndex": countSchema, "acceptedEntryCount": countSchema, "overLimitCount": countSchema, "lastKey": stringSchema, "pending": boolSchema,
 		"startedAt": timeSchema, "updatedAt": timeSchema, "totalLiveKeys": countSchema,
 	})
+	all["BulkLoads"] = record([]string{"bulkLoads"}, object{"bulkLoads": list(ref("BulkState"))})
 	addDiagnosticsSchemas(all)
 }
 

@@ -75,6 +75,9 @@ func (s *Server) beginBulkLoad(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
+	if err := s.noMembers(w, r); err != nil {
+		return err
+	}
 	t, err := s.db.openOrCreate(r.Context(), r.tree)
 	if err != nil {
 		return err
@@ -127,8 +130,52 @@ func (s *Server) appendBulkLoad(w http.ResponseWriter, r *request) error {
 	return writeJSON(w, r, http.StatusOK, ackBody{ack.Chunk, ack.Accepted, ack.NextChunk, newOverLimit(ack.OverLimit, ack.FirstOverLimit)})
 }
 
+// noMembers reads a body that has nothing to say: none, or an object without
+// members.
+func (s *Server) noMembers(w http.ResponseWriter, r *request) error {
+	body, err := s.readBody(w, r, s.jsonLimit())
+	if err != nil || len(body) == 0 {
+		return err
+	}
+	return parseJSON(body, func(p *parser) error {
+		return p.object("", func(string) (known bool, err error) { return false, nil })
+	})
+}
+
+// defaultListedLoads is how many sessions a list has if nothing else is asked for.
+const defaultListedLoads = 100
+
+// loadsBody lists bulk load sessions.
+type loadsBody struct {
+	BulkLoads []stateBody `json:"bulkLoads"`
+}
+
+// listBulkLoads answers GET …/bulk-loads.
+func (s *Server) listBulkLoads(w http.ResponseWriter, r *request) error {
+	limit, err := r.limit(defaultListedLoads, tree.MaxListedLoads)
+	if err != nil {
+		return err
+	}
+	t, err := s.db.open(r.Context(), r.tree)
+	if err != nil {
+		return err
+	}
+	states, err := t.ListBulkLoads(r.Context(), limit)
+	if err != nil {
+		return err
+	}
+	body := loadsBody{make([]stateBody, len(states))}
+	for i, state := range states {
+		body.BulkLoads[i] = newState(state)
+	}
+	return writeJSON(w, r, http.StatusOK, body)
+}
+
 // commitBulkLoad answers POST …/bulk-loads/{operationId}/commit.
 func (s *Server) commitBulkLoad(w http.ResponseWriter, r *request) error {
+	if err := s.noMembers(w, r); err != nil {
+		return err
+	}
 	return s.answerState(w, r, func(t loader, id string) (stateBody, error) {
 		state, err := t.CommitBulkLoad(r.Context(), id)
 		body := newState(state)

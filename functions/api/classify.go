@@ -154,7 +154,7 @@ func classifyBulk(err error) (Problem, bool) {
 		p.Limit = q.Limit
 		return p, true
 	}
-	return Problem{}, false
+	return classifySession(err)
 }
 
 // advise adds when to try again to a 503.

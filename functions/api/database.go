@@ -60,6 +60,7 @@ type loader interface {
 	BeginBulkLoad(ctx context.Context, operationID string) (state tree.BulkState, created bool, err error)
 	AppendBulkLoad(ctx context.Context, operationID string, chunk int64, src tree.BulkSource, o tree.BulkOptions) (tree.BulkAck, error)
 	CommitBulkLoad(ctx context.Context, operationID string) (tree.BulkState, error)
+	ListBulkLoads(ctx context.Context, limit int) ([]tree.BulkState, error)
 	BulkLoadState(ctx context.Context, operationID string) (tree.BulkState, error)
 	AbortBulkLoad(ctx context.Context, operationID string) (tree.BulkState, error)
 }

@@ -255,6 +255,18 @@ func (t *fakeTree) CommitBulkLoad(ctx context.Context, id string) (tree.BulkStat
 	return state, err
 }
 
+func (t *fakeTree) ListBulkLoads(ctx context.Context, limit int) ([]tree.BulkState, error) {
+	if err := t.db.enter(ctx, "listLoads"); err != nil {
+		return nil, err
+	}
+	var all []tree.BulkState
+	for _, l := range t.loads {
+		all = append(all, l.state)
+	}
+	slices.SortFunc(all, func(x, y tree.BulkState) int { return y.Updated.Compare(x.Updated) })
+	return all[:min(limit, len(all))], nil
+}
+
 func (t *fakeTree) BulkLoadState(ctx context.Context, id string) (tree.BulkState, error) {
 	l, err := t.load(ctx, id, "loadState")
 	if err != nil {

@@ -48,22 +48,6 @@ type Problem struct {
 	challenge bool
 }
 
-// bulkProblem is where a bulk load failed.
-type bulkProblem struct {
-	// PreviousKey is the key before Key, equal to it if that came twice.
-	PreviousKey string `json:"previousKey,omitempty"`
-	// ChunkIndex is the chunk that was sent, ExpectedChunkIndex the one that
-	// must come next.
-	ChunkIndex         *int64 `json:"chunkIndex,omitempty"`
-	ExpectedChunkIndex *int64 `json:"expectedChunkIndex,omitempty"`
-	// EntryIndex is the place of the entry in the request, from 0.
-	EntryIndex *int64 `json:"entryIndex,omitempty"`
-	// Line is the line of the body that is at fault, from 1.
-	Line int64 `json:"line,omitempty"`
-	// AcceptedEntryCount is how much of a stream is loaded all the same.
-	AcceptedEntryCount *int64 `json:"acceptedEntryCount,omitempty"`
-}
-
 // batchProblem is where the conditions of an atomic batch failed.
 type batchProblem struct {
 	// Failed are the operations concerned, the first ones if they are many.
