@@ -259,3 +259,12 @@ func Describe(ops []Op, batches []Batch) string {
 	}
 	return out.String()
 }
+
+// StepBatches lets a client send an atomic batch, or look at all keys at once.
+func (w *Workload) StepBatches(ctx context.Context, client int, s AtomicStore, keys []string) {
+	if w.Draw(2) == 0 {
+		w.Atomic(ctx, client, s, keys)
+		return
+	}
+	w.survey(client, Survey{Keys: keys}, "look", func(v *Survey) bool { return s.Look(ctx, v) })
+}

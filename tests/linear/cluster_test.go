@@ -51,6 +51,8 @@ type plan struct {
 	splits bool
 	// atomic says that clients send atomic batches.
 	atomic bool
+	// batches says that they send nothing else, and look at all keys at once.
+	batches bool
 	// honest says that the clocks of all instances agree.
 	honest bool
 }
@@ -205,7 +207,9 @@ func (c *cluster) client(client int) {
 			patience = time.Duration(5+c.Draw(100)) * time.Millisecond
 		}
 		ctx, cancel := context.WithTimeout(alive, patience)
-		if c.atomic {
+		if c.batches {
+			c.StepBatches(ctx, client, c.store(in).(history.AtomicStore), names)
+		} else if c.atomic {
 			c.StepAtomic(ctx, client, c.store(in).(history.AtomicStore), names)
 		} else {
 			c.Step(ctx, client, c.store(in), names)

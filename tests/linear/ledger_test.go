@@ -21,7 +21,7 @@ func ledger(leases func(place int) bool) plan {
 // strict holds a history against one order of everything.
 func strict(t *testing.T, name string, c *cluster) {
 	t.Helper()
-	v := history.CheckLedger(c.Ops(), c.Batches(), nil, checkLimit)
+	v := history.CheckLedger(c.Ops(), c.Batches(), looks(c), checkLimit)
 	explain(t, name, v)
 	if !v.OK() {
 		path := filepath.Join(t.ArtifactDir(), name+".txt")
@@ -33,6 +33,15 @@ func strict(t *testing.T, name string, c *cluster) {
 	for _, s := range c.Contradictions() {
 		t.Errorf("%s: two outcomes of one operation: %s", name, s)
 	}
+}
+
+// looks are the surveys of a history in which all keys are looked at as of one
+// moment: nobody but batches writes.
+func looks(c *cluster) []history.Survey {
+	if !c.batches {
+		return nil
+	}
+	return c.Surveys()
 }
 
 // strictly runs a plan with every seed.
@@ -78,6 +87,18 @@ func TestBatchesAreStrictlySerializableWhileShardsSplit(t *testing.T) {
 		t.Run(mode.name, func(t *testing.T) {
 			p := ledger(mode.leases)
 			p.splits, p.shards = true, 2
+			strictly(t, p)
+		})
+	}
+}
+
+// Where all writes are batches, and clocks agree, looks at many keys are strictly
+// serializable with them.
+func TestLooksAreStrictlySerializableWithBatches(t *testing.T) {
+	for _, mode := range modes {
+		t.Run(mode.name, func(t *testing.T) {
+			p := ledger(mode.leases)
+			p.batches, p.honest = true, true
 			strictly(t, p)
 		})
 	}
