@@ -12,6 +12,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/latticekv/lattice/core/options"
+	"github.com/latticekv/lattice/functions/auth"
 	"github.com/latticekv/lattice/providers/backend"
 )
 
@@ -27,6 +28,8 @@ type flags struct {
 	TLS     bool   `name:"tls" env:"LATTICE_TLS" help:"Serve HTTPS with a self-signed certificate, made once and kept in the data folder."`
 	TLSCert string `name:"tls-cert" env:"LATTICE_TLS_CERT" placeholder:"FILE" help:"Serve HTTPS with this certificate (PEM, with its chain)."`
 	TLSKey  string `name:"tls-key" env:"LATTICE_TLS_KEY" placeholder:"FILE" help:"Key of the certificate (PEM)."`
+
+	Credentials auth.Config `embed:"" group:"Credentials"`
 
 	LogFormat string `default:"text" env:"LATTICE_LOG_FORMAT" placeholder:"FORMAT" help:"text or json. Default ${default}."`
 	LogLevel  string `default:"info" env:"LATTICE_LOG_LEVEL" placeholder:"LEVEL" help:"debug, info, warn or error. Default ${default}."`
@@ -70,12 +73,13 @@ func parse(args []string, stdout, stderr io.Writer) (*settings, error) {
 		return nil, fmt.Errorf("%w; see --help", err)
 	}
 	s.ConnectionString = os.Getenv(backend.ConnectionStringVariable)
+	s.Credentials.Keys = os.Getenv(auth.KeysVariable)
 	s.InternalToken = os.Getenv(internalTokenVariable)
 	return s, s.resolve(texts)
 }
 
 func (s *settings) resolve(texts reflect.Value) error {
-	faults := []error{s.Config.Check(), setOptions(&s.Options, texts), s.Options.Validate()}
+	faults := []error{s.Config.Check(), s.Credentials.Check(), setOptions(&s.Options, texts), s.Options.Validate()}
 	if err := s.Level.UnmarshalText([]byte(s.LogLevel)); err != nil {
 		faults = append(faults, fmt.Errorf("log level %q is not one of debug, info, warn, error", s.LogLevel))
 	}

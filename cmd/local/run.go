@@ -12,6 +12,7 @@ import (
 	"net"
 
 	"github.com/latticekv/lattice/core/clock"
+	"github.com/latticekv/lattice/functions/auth"
 	"github.com/latticekv/lattice/functions/service"
 	"github.com/latticekv/lattice/functions/tick"
 	"github.com/latticekv/lattice/providers/backend"
@@ -31,6 +32,10 @@ func run(ctx context.Context, s *settings, stderr io.Writer) (err error) {
 		return err
 	}
 	defer l.Close() // Serve closes it earlier, this is for the errors before
+	who, err := credentials(s, l.Addr(), logger)
+	if err != nil {
+		return err
+	}
 	stores, err := backend.Open(ctx, s.Config)
 	if err != nil {
 		return err
@@ -41,7 +46,7 @@ func run(ctx context.Context, s *settings, stderr io.Writer) (err error) {
 	}
 	svc, err := service.New(service.Config{
 		Table: stores.Table, Blobs: stores.Blobs, Exclusive: stores.Exclusive,
-		Options: s.Options, InternalToken: s.InternalToken, Logger: logger,
+		Options: s.Options, InternalToken: s.InternalToken, Auth: who, Logger: logger,
 	})
 	if err != nil {
 		return err
@@ -50,6 +55,20 @@ func run(ctx context.Context, s *settings, stderr io.Writer) (err error) {
 	greet(say, s, l.Addr(), cert, stores)
 	context.AfterFunc(ctx, func() { say("shutting down; a second signal ends at once") })
 	return serve(ctx, s, svc, l, cert, logger)
+}
+
+// credentials makes what tells who calls. Without any, an address that other
+// machines can reach is refused, unless that is what was asked for.
+func credentials(s *settings, at net.Addr, logger *slog.Logger) (*auth.Authenticator, error) {
+	who, err := auth.New(s.Credentials, clock.NewSystem(), logger)
+	if err != nil {
+		return nil, err
+	}
+	if who == nil && !loopback(at) && !s.Credentials.InsecureNoAuth {
+		return nil, fmt.Errorf("%s can be reached from other machines, and there are no credentials: give --auth-keys-file or --auth-jwt-issuer, "+
+			"listen on 127.0.0.1, or say --insecure-no-auth", at)
+	}
+	return who, nil
 }
 
 // serve answers requests and runs the schedule, both until ctx ends or serving
@@ -82,15 +101,24 @@ func serve(ctx context.Context, s *settings, svc *service.Service, l net.Listene
 func greet(say func(string), s *settings, at net.Addr, cert *tls.Certificate, stores *backend.Backend) {
 	base := baseURL(at, cert)
 	say("store: " + stores.Description)
-	if !loopback(at) {
+	secured := s.Credentials.Configured()
+	switch {
+	case loopback(at):
+	case !secured:
 		say(fmt.Sprintf("WARNING: %s can be reached from other machines, and there is no authentication: "+
 			"whoever connects can read, change and delete everything", at))
+	case cert == nil:
+		say(fmt.Sprintf("WARNING: %s can be reached from other machines without TLS: "+
+			"whoever is on the way can read tokens; serve with --tls, or behind a proxy that does", at))
 	}
-	trust := ""
+	more := ""
 	if s.TLS && s.TLSCert == "" {
-		trust = "--cacert " + s.DataDir + "/tls/cert.pem "
+		more = "--cacert " + s.DataDir + "/tls/cert.pem "
 	}
-	say("try: curl " + trust + "-X PUT -d world " + base + "/v1/trees/demo/keys/hello")
+	if secured {
+		more += `-H "Authorization: Bearer $LATTICE_TOKEN" `
+	}
+	say("try: curl " + more + "-X PUT -d world " + base + "/v1/trees/demo/keys/hello")
 	say("listening on " + base)
 }
 

@@ -69,6 +69,23 @@ func (r *cursorRow) info() CursorInfo {
 	return i
 }
 
+// CursorKind returns of which kind a cursor is; that never changes. One that has
+// expired has a kind as long as it is stored. ErrCursorNotFound.
+func (t *Tree) CursorKind(ctx context.Context, id string) (CursorKind, error) {
+	if !validCursorID(id) {
+		return "", ErrCursorNotFound
+	}
+	m, err := t.refresh(ctx)
+	if err != nil {
+		return "", err
+	}
+	r, err := t.db.cursors(m.ID).read(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	return r.Kind, nil
+}
+
 // maxCursorRaces bounds how often a page begins again because somebody else used
 // the cursor.
 const maxCursorRaces = 16

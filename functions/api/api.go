@@ -53,6 +53,9 @@ type Config struct {
 	Ticks map[string]Tick
 	// Internal guards everything under /internal.
 	Internal auth.Internal
+	// Auth tells who calls. Nil lets everybody do everything but what stands under
+	// /internal.
+	Auth *auth.Authenticator
 	// Logger gets one line a request. Nil is slog.Default.
 	Logger *slog.Logger
 	// Observe is told of every request. Nil is silence.

@@ -23,19 +23,19 @@ func (s *Server) bulkRoutes() []route {
 	session := append(slices.Clone(gone), CodeOperationNotFound, CodeOperationMismatch)
 	return []route{
 		{"/v1/trees/{tree}/bulk-load", []operation{{
-			method: http.MethodPost, id: "bulkLoad", summary: "Load many entries in one request", tag: tagBulk, handle: s.bulkLoad, untimed: true,
+			method: http.MethodPost, access: asWriter, id: "bulkLoad", summary: "Load many entries in one request", tag: tagBulk, handle: s.bulkLoad, untimed: true,
 			query: []param{streamModeParam, enforceLimitsParam}, headers: []param{digestHeader, wantDigestHeader}, body: bulkContent(),
 			answers:  one(http.StatusOK, "All is loaded and durable.", "BulkResult"),
 			problems: append(slices.Clone(loaded), CodeTreeNotEmpty),
 		}}},
 		{"/v1/trees/{tree}/bulk-loads", []operation{{
-			method: http.MethodGet, id: "listBulkLoads", summary: "List the bulk load sessions, the one changed last first", tag: tagBulk, handle: s.listBulkLoads,
+			method: http.MethodGet, access: asReader, id: "listBulkLoads", summary: "List the bulk load sessions, the one changed last first", tag: tagBulk, handle: s.listBulkLoads,
 			query: []param{limitParam(defaultListedLoads, tree.MaxListedLoads)}, headers: []param{wantDigestHeader},
 			answers: one(http.StatusOK, "The sessions that are known; those that ended are forgotten after a time.", "BulkLoads"), problems: gone,
 		}}},
 		{"/v1/trees/{tree}/bulk-loads/{operationId}", []operation{
 			{
-				method: http.MethodPut, id: "beginBulkLoad", summary: "Open a bulk load session", tag: tagBulk, handle: s.beginBulkLoad,
+				method: http.MethodPut, access: asWriter, id: "beginBulkLoad", summary: "Open a bulk load session", tag: tagBulk, handle: s.beginBulkLoad,
 				headers: []param{wantDigestHeader},
 				answers: map[int]answer{
 					http.StatusOK:      {"It was begun before; this is its state.", []param{digestHeader}, jsonContent("BulkState")},
@@ -44,27 +44,27 @@ func (s *Server) bulkRoutes() []route {
 				problems: append(slices.Clone(gone), CodeTreeNotEmpty, CodeOperationInProgress, CodeOperationMismatch, CodeTopologyUnstable),
 			},
 			{
-				method: http.MethodGet, id: "getBulkLoad", summary: "Show where a bulk load session stands", tag: tagBulk, handle: s.getBulkLoad,
+				method: http.MethodGet, access: asReader, id: "getBulkLoad", summary: "Show where a bulk load session stands", tag: tagBulk, handle: s.getBulkLoad,
 				headers: []param{wantDigestHeader}, answers: one(http.StatusOK, "The state.", "BulkState"), problems: session,
 			},
 			{
-				method: http.MethodDelete, id: "abortBulkLoad", summary: "End a bulk load session; what was loaded stays", tag: tagBulk, handle: s.abortBulkLoad,
+				method: http.MethodDelete, access: asWriter, id: "abortBulkLoad", summary: "End a bulk load session; what was loaded stays", tag: tagBulk, handle: s.abortBulkLoad,
 				headers: []param{wantDigestHeader}, answers: one(http.StatusOK, "It is over; this is how far it came.", "BulkState"), problems: session,
 			},
 		}},
 		{"/v1/trees/{tree}/bulk-loads/{operationId}/chunks/{index}", []operation{{
-			method: http.MethodPut, id: "appendBulkLoad", summary: "Load the next chunk of a session", tag: tagBulk, handle: s.appendBulkLoad, untimed: true,
+			method: http.MethodPut, access: asWriter, id: "appendBulkLoad", summary: "Load the next chunk of a session", tag: tagBulk, handle: s.appendBulkLoad, untimed: true,
 			query: []param{enforceLimitsParam}, headers: []param{digestHeader, wantDigestHeader}, body: bulkContent(),
 			answers:  one(http.StatusOK, "All of the chunk is durable.", "BulkAck"),
 			problems: append(slices.Clone(loaded), CodeOperationNotFound, CodeChunkOutOfSequence),
 		}}},
 		{"/v1/trees/{tree}/bulk-loads/{operationId}/commit", []operation{{
-			method: http.MethodPost, id: "commitBulkLoad", summary: "End a bulk load session and count the live keys", tag: tagBulk, handle: s.commitBulkLoad,
+			method: http.MethodPost, access: asWriter, id: "commitBulkLoad", summary: "End a bulk load session and count the live keys", tag: tagBulk, handle: s.commitBulkLoad,
 			headers: []param{wantDigestHeader}, answers: one(http.StatusOK, "It is over; totalLiveKeys is counted.", "BulkState"),
 			problems: append(slices.Clone(session), CodeTopologyUnstable),
 		}}},
 		{"/v1/trees/{tree}/diagnostics", []operation{{
-			method: http.MethodGet, id: "getDiagnostics", summary: "Describe a tree shard by shard", tag: tagTrees, handle: s.getDiagnostics,
+			method: http.MethodGet, access: asReader, id: "getDiagnostics", summary: "Describe a tree shard by shard", tag: tagTrees, handle: s.getDiagnostics,
 			query: []param{deepParam}, headers: []param{wantDigestHeader}, answers: one(http.StatusOK, "The diagnostics; they may be cached.", "Diagnostics"),
 			problems: append(slices.Clone(gone), CodeTopologyUnstable),
 		}}},

@@ -76,7 +76,10 @@ func classifyTyped(err error) (Problem, bool) {
 	if f := (*Failure)(nil); errors.As(err, &f) {
 		p := newProblem(f.Code, f.Detail)
 		p.Limit = f.Limit
-		p.challenge = f.Code == CodeUnauthenticated
+		p.challenge = f.challenge
+		if f.RetryAfter > 0 {
+			p.RetryAfter = retrySeconds(f.RetryAfter)
+		}
 		return advise(p, err), true
 	}
 	if a := (*tree.ArgumentError)(nil); errors.As(err, &a) {

@@ -61,7 +61,7 @@ var meanings = map[Code]meaning{
 	CodeOperationMismatch:   {http.StatusConflict, "The operation does not match"},
 	CodeChunkOutOfSequence:  {http.StatusConflict, "The chunk is not the one expected"},
 	CodeBulkLoadOrder:       {http.StatusUnprocessableEntity, "The entries are not in ascending order"},
-	CodeQuotaExceeded:       {http.StatusTooManyRequests, "A cap of the tree is reached"},
+	CodeQuotaExceeded:       {http.StatusTooManyRequests, "A cap is reached"},
 	CodeOperationInProgress: {http.StatusConflict, "Another operation is in progress"},
 	CodeVersionMismatch:     {http.StatusPreconditionFailed, "A condition did not hold"},
 	CodeKeyTooLong:          {http.StatusRequestEntityTooLarge, "The key is too long"},

@@ -14,17 +14,17 @@ func (s *Server) cursorRoutes() []route {
 	known := append(slices.Clone(gone), CodeCursorNotFound)
 	return []route{
 		{"/v1/trees/{tree}/cursors", []operation{{
-			method: http.MethodPost, id: "openCursor", summary: "Open a cursor, on the live tree or on a snapshot of it", tag: tagCursors, handle: s.openCursor,
+			method: http.MethodPost, access: asReader, id: "openCursor", summary: "Open a cursor, on the live tree or on a snapshot of it", tag: tagCursors, handle: s.openCursor,
 			headers: []param{digestHeader, wantDigestHeader}, body: jsonBody("OpenCursor", true),
 			answers:  map[int]answer{http.StatusCreated: {"It is open, and survives any instance.", []param{digestHeader}, jsonContent("Cursor")}},
 			problems: append(slices.Clone(gone), CodeQuotaExceeded, CodeKeyTooLong),
 		}}},
 		{"/v1/trees/{tree}/cursors/{cursorId}", []operation{{
-			method: http.MethodDelete, id: "closeCursor", summary: "Close a cursor, and free what its snapshot holds", tag: tagCursors, handle: s.closeCursor,
+			method: http.MethodDelete, access: asReader, id: "closeCursor", summary: "Close a cursor, and free what its snapshot holds", tag: tagCursors, handle: s.closeCursor,
 			answers: map[int]answer{http.StatusNoContent: {about: "It is closed."}}, problems: known,
 		}}},
 		{"/v1/trees/{tree}/cursors/{cursorId}/next", []operation{{
-			method: http.MethodPost, id: "nextPage", summary: "Take the next page of a cursor, or the last one again", tag: tagCursors, handle: s.nextPage,
+			method: http.MethodPost, access: asReader, id: "nextPage", summary: "Take the next page of a cursor, or the last one again", tag: tagCursors, handle: s.nextPage,
 			query: []param{asParam}, headers: []param{digestHeader, wantDigestHeader}, body: jsonBody("NextPage", false),
 			answers:  map[int]answer{http.StatusOK: {"The page; its bookmark is durable.", []param{digestHeader}, jsonContent("CursorPage")}},
 			problems: append(slices.Clone(known), CodeSnapshotExpired),

@@ -7,6 +7,7 @@ import (
 	"github.com/gorilla/mux"
 
 	"github.com/latticekv/lattice/core/tree"
+	"github.com/latticekv/lattice/functions/auth"
 )
 
 // cursorBody answers the opening of a cursor.
@@ -26,6 +27,9 @@ func (s *Server) openCursor(w http.ResponseWriter, r *request) error {
 	}
 	q, err := s.parseCursor(body)
 	if err != nil {
+		return err
+	}
+	if err := r.checkCursor(q.Kind); err != nil {
 		return err
 	}
 	t, err := s.db.open(r.Context(), r.tree)
@@ -121,6 +125,16 @@ func (s *Server) nextPage(w http.ResponseWriter, r *request) error {
 	t, err := s.db.open(r.Context(), r.tree)
 	if err != nil {
 		return err
+	}
+	if r.mayNot(auth.RoleWriter) {
+		// The kind of a cursor never changes; a page of a delete-range deletes.
+		kind, err := t.CursorKind(r.Context(), id)
+		if err != nil {
+			return err
+		}
+		if err := r.checkCursor(kind); err != nil {
+			return err
+		}
 	}
 	p, err := t.NextPage(r.Context(), id, page, limit)
 	if err != nil {

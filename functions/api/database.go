@@ -49,6 +49,7 @@ type handle interface {
 // cursors are bookmarks that the tree keeps.
 type cursors interface {
 	OpenCursor(ctx context.Context, q tree.CursorQuery) (tree.CursorInfo, error)
+	CursorKind(ctx context.Context, id string) (tree.CursorKind, error)
 	NextPage(ctx context.Context, id string, page int64, limit int) (tree.CursorPage, error)
 	CloseCursor(ctx context.Context, id string) error
 }

@@ -100,6 +100,19 @@ func (t *fakeTree) OpenCursor(ctx context.Context, q tree.CursorQuery) (tree.Cur
 	return info, nil
 }
 
+func (t *fakeTree) CursorKind(ctx context.Context, id string) (tree.CursorKind, error) {
+	if err := t.db.enter(ctx, "cursorKind"); err != nil {
+		return "", err
+	}
+	t.db.mu.Lock()
+	defer t.db.mu.Unlock()
+	c := t.cursors[id]
+	if c == nil {
+		return "", tree.ErrCursorNotFound
+	}
+	return c.query.Kind, nil
+}
+
 func (t *fakeTree) NextPage(ctx context.Context, id string, page int64, limit int) (tree.CursorPage, error) {
 	if err := t.db.enter(ctx, "nextPage"); err != nil {
 		return tree.CursorPage{}, err

@@ -205,7 +205,8 @@ func (a *reply) wantProblem(status int, code Code) Problem {
 		a.t.Errorf("problem %+v, want code %s and status %d", p, code, status)
 	}
 	// A named batch under way is waited for; a bulk load that is open is not.
-	optional := code == CodeOperationInProgress
+	// So may a credential's limit be, and a tree's cap not.
+	optional := code == CodeOperationInProgress || code == CodeQuotaExceeded
 	if !optional && (a.Header.Get("Retry-After") != "") != (status == http.StatusServiceUnavailable) {
 		a.t.Errorf("Retry-After %q on a %d", a.Header.Get("Retry-After"), status)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/latticekv/lattice/core/clock"
+	"github.com/latticekv/lattice/functions/auth"
 )
 
 // statusClientGone marks, in logs and metrics only, a request whose client
@@ -163,24 +164,29 @@ func (s *Server) report(rec *recorder, r *http.Request, id string, received int6
 	if rec.err != nil && errors.Is(r.Context().Err(), context.Canceled) {
 		x.Status = statusClientGone
 	}
-	treeName := ""
-	if rec.req != nil {
-		x.Route, treeName = rec.req.route, rec.req.tree
+	req := rec.req
+	if req == nil {
+		req = &request{}
+	} else {
+		x.Route = req.route
 	}
 	s.cfg.Observe(x)
-	s.log(r.Context(), x, id, treeName, rec.err)
+	s.log(r.Context(), x, id, req, rec.err)
 }
 
-// log writes the one line of a request. Keys, values, queries and credentials
-// never stand in it.
-func (s *Server) log(ctx context.Context, x Exchange, id, treeName string, err error) {
+// log writes the one line of a request. Keys, values, queries and tokens never
+// stand in it; the name of the credential does.
+func (s *Server) log(ctx context.Context, x Exchange, id string, r *request, err error) {
 	attrs := []slog.Attr{
 		slog.String("method", x.Method), slog.String("route", x.Route), slog.Int("status", x.Status),
 		slog.Int64("bytes", x.Sent), slog.Int64("received", x.Received),
 		slog.Duration("duration", x.Duration), slog.String("requestId", id),
 	}
-	if treeName != "" {
-		attrs = append(attrs, slog.String("tree", treeName))
+	if r.tree != "" {
+		attrs = append(attrs, slog.String("tree", r.tree))
+	}
+	if r.caller != nil {
+		attrs = append(attrs, slog.String("credential", r.caller.ID))
 	}
 	level := slog.LevelInfo
 	if underInternal(x.Route) && err == nil {
@@ -191,6 +197,9 @@ func (s *Server) log(ctx context.Context, x Exchange, id, treeName string, err e
 		// A stream that broke off has the status 200 all the same.
 		p := classify(err)
 		attrs = append(attrs, slog.String("code", string(p.Code)))
+		if u := (*auth.UnauthenticatedError)(nil); errors.As(err, &u) {
+			attrs = append(attrs, slog.String("reason", u.Reason))
+		}
 		if p.Status >= http.StatusInternalServerError {
 			level = slog.LevelError
 			attrs = append(attrs, slog.String("error", err.Error()))

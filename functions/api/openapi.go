@@ -27,7 +27,7 @@ const (
 func (s *Server) openAPI(routes []route) []byte {
 	paths := object{}
 	for _, rt := range routes {
-		paths[rt.path] = describePath(rt)
+		paths[rt.path] = s.describePath(rt)
 	}
 	version := s.cfg.Version
 	if version == "" {
@@ -43,23 +43,23 @@ func (s *Server) openAPI(routes []route) []byte {
 		"paths": paths,
 		"components": object{
 			"schemas":         s.schemas(),
-			"securitySchemes": object{"internal": object{"type": "http", "scheme": "bearer"}},
+			"securitySchemes": securitySchemes(),
 		},
 	})
 }
 
 // describePath describes one route. HEAD stands wherever GET does, as the
 // router has it.
-func describePath(rt route) object {
+func (s *Server) describePath(rt route) object {
 	item := object{}
 	if params := pathParams(rt.path); len(params) > 0 {
 		item["parameters"] = params
 	}
 	for i := range rt.ops {
 		op := &rt.ops[i]
-		item[strings.ToLower(op.method)] = describeOperation(op, op.id, true)
+		item[strings.ToLower(op.method)] = s.describeOperation(op, op.id, true)
 		if op.method == http.MethodGet {
-			item["head"] = describeOperation(op, "head-"+op.id, false)
+			item["head"] = s.describeOperation(op, "head-"+op.id, false)
 		}
 	}
 	return item
@@ -86,7 +86,7 @@ func pathParams(path string) []object {
 	return params
 }
 
-func describeOperation(op *operation, id string, bodies bool) object {
+func (s *Server) describeOperation(op *operation, id string, bodies bool) object {
 	o := object{
 		"operationId": id, "summary": op.summary, "tags": []string{op.tag},
 		"responses": describeAnswers(op, bodies),
@@ -106,8 +106,9 @@ func describeOperation(op *operation, id string, bodies bool) object {
 			"description": op.body.about, "required": op.body.required, "content": describeContent([]content{*op.body}),
 		}
 	}
-	if op.internal {
-		o["security"] = []object{{"internal": []string{}}}
+	o["security"] = op.access.security(s.cfg.Auth != nil)
+	if name := op.access.String(); name != "" {
+		o["x-lattice-role"] = name
 	}
 	return o
 }
@@ -132,14 +133,18 @@ func describeAnswers(op *operation, bodies bool) object {
 		responses[strconv.Itoa(status)] = r
 	}
 	byStatus := map[int][]string{}
-	for _, code := range slices.Concat(everywhere, op.problems) {
+	for _, code := range slices.Concat(everywhere, op.access.problems(), op.problems) {
 		status := meanings[code].status
 		if !slices.Contains(byStatus[status], string(code)) {
 			byStatus[status] = append(byStatus[status], string(code))
 		}
 	}
 	for status, codes := range byStatus {
-		responses[strconv.Itoa(status)] = describeProblem(codes, bodies)
+		r := describeProblem(codes, bodies)
+		if status == http.StatusUnauthorized {
+			r["headers"] = describeHeaders([]param{challengeHeader})
+		}
+		responses[strconv.Itoa(status)] = r
 	}
 	return responses
 }

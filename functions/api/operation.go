@@ -32,8 +32,8 @@ type operation struct {
 	exempt bool
 	// untimed operations bound their time themselves.
 	untimed bool
-	// internal demands the internal credential.
-	internal bool
+	// access says who may call it; an operation that does not is closed to all.
+	access access
 }
 
 // param is a query parameter or a header.

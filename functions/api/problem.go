@@ -44,8 +44,8 @@ type Problem struct {
 
 	// current is the version now stored, for the ETag of a 412.
 	current clock.Version
-	// challenge asks for a bearer token.
-	challenge bool
+	// challenge is the error code of RFC 6750 that goes with a refusal.
+	challenge string
 }
 
 // batchProblem is where the conditions of an atomic batch failed.
@@ -91,10 +91,14 @@ type Failure struct {
 	Detail string
 	// Limit is the bound that was exceeded; 0 if none was.
 	Limit int64
-	// RetryAfter is advice for a 503; zero stands for one second.
+	// RetryAfter is advice for a 503, where zero stands for one second, and for a
+	// 429, where zero is none.
 	RetryAfter time.Duration
 	// Err is the cause, for the log; it may be nil.
 	Err error
+
+	// challenge is the error code of RFC 6750, empty if there is none.
+	challenge string
 }
 
 // Error implements error.
@@ -138,9 +142,7 @@ func writeProblem(w http.ResponseWriter, r *http.Request, p Problem) {
 	if p.RetryAfter > 0 {
 		h.Set("Retry-After", strconv.FormatInt(p.RetryAfter, 10))
 	}
-	if p.challenge {
-		h.Set("WWW-Authenticate", `Bearer realm="lattice"`)
-	}
+	setChallenge(h, &p)
 	h.Set("Cache-Control", "no-store")
 	writeBuffered(w, r, p.Status, problemType, mustMarshal(p))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/gorilla/mux"
 
 	"github.com/latticekv/lattice/core/tree"
+	"github.com/latticekv/lattice/functions/auth"
 )
 
 // request is an HTTP request whose form has been checked.
@@ -23,6 +24,8 @@ type request struct {
 	query map[string]string
 	// tree and key are decoded; empty where the route has none.
 	tree, key string
+	// caller is who asks, once that is known; nil where nobody needs to say.
+	caller *auth.Principal
 	// held is what the body counts against MaxBufferedBytes.
 	held int64
 }

@@ -2,14 +2,11 @@ package api
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/gorilla/mux"
-
-	"github.com/latticekv/lattice/functions/auth"
 )
 
 // unmatched is the route of a request that no template fits.
@@ -68,22 +65,25 @@ func allowed(byMethod map[string]*operation) string {
 	return strings.Join(methods, ", ")
 }
 
-// serveOperation checks credential and capacity, then the request's form, then
-// runs the handler under the time limit.
+// serveOperation checks credential and capacity, then the request's form and
+// whether its tree is the caller's, then runs the handler under the time limit.
 func (s *Server) serveOperation(w http.ResponseWriter, r *request, op *operation) error {
-	if op.internal {
-		if err := s.checkInternal(r.Request); err != nil {
-			return err
-		}
+	leave, err := s.admit(r, op.access)
+	if err != nil {
+		return err
 	}
+	defer leave()
 	if !op.exempt {
-		leave, err := s.enter()
+		exit, err := s.enter()
 		if err != nil {
 			return err
 		}
-		defer leave()
+		defer exit()
 	}
 	if err := r.parse(op); err != nil {
+		return err
+	}
+	if err := r.checkTree(); err != nil {
 		return err
 	}
 	if !op.untimed {
@@ -96,24 +96,13 @@ func (s *Server) serveOperation(w http.ResponseWriter, r *request, op *operation
 }
 
 // enter counts a request in, or refuses it when too many are in work.
-func (s *Server) enter() (leave func(), err error) {
-	leave = func() { s.active.Add(-1) }
+func (s *Server) enter() (exit func(), err error) {
+	exit = func() { s.active.Add(-1) }
 	if s.active.Add(1) > int64(s.opts.MaxConcurrentRequests) {
-		leave()
+		exit()
 		return nil, failf(CodeUnavailable, "more than %d requests are in work; try again", s.opts.MaxConcurrentRequests)
 	}
-	return leave, nil
-}
-
-func (s *Server) checkInternal(r *http.Request) error {
-	err := s.cfg.Internal.Check(r.Header)
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, auth.ErrUnauthenticated):
-		return &Failure{Code: CodeUnauthenticated, Detail: "internal endpoints need the internal credential as a bearer token", Err: err}
-	}
-	return &Failure{Code: CodeAuthorizationDenied, Detail: "internal endpoints are closed here", Err: err}
+	return exit, nil
 }
 
 func (s *Server) serveUnknown(w http.ResponseWriter, r *http.Request) {
@@ -127,10 +116,13 @@ func (s *Server) serveUnknownInternal(w http.ResponseWriter, r *http.Request) {
 		s.serveUnknown(w, r)
 		return
 	}
-	if err := s.checkInternal(r); err != nil {
-		s.fail(w, &request{Request: r}, err)
+	req := &request{Request: r}
+	leave, err := s.admit(req, onlyInternal)
+	if err != nil {
+		s.fail(w, req, err)
 		return
 	}
+	defer leave()
 	s.serveUnknown(w, r)
 }
 

@@ -171,23 +171,23 @@ func (s *Server) splitRoutes() []route {
 	gone := []Code{CodeTreeNotFound, CodeTreeDeleted}
 	return []route{
 		{"/v1/trees/{tree}/splits", []operation{{
-			method: http.MethodGet, id: "getSplits", summary: "Show the splits in flight and the recent ones", tag: tagTrees, handle: s.getSplits,
+			method: http.MethodGet, access: asReader, id: "getSplits", summary: "Show the splits in flight and the recent ones", tag: tagTrees, handle: s.getSplits,
 			headers: []param{wantDigestHeader}, answers: one(http.StatusOK, "The splits.", "Splits"), problems: gone,
 		}}},
 		{"/v1/trees/{tree}/reshard", []operation{
 			{
-				method: http.MethodPost, id: "reshard", summary: "Change the number of shards, online", tag: tagTrees, handle: s.reshard,
+				method: http.MethodPost, access: asAdmin, id: "reshard", summary: "Change the number of shards, online", tag: tagTrees, handle: s.reshard,
 				headers: []param{digestHeader, wantDigestHeader}, body: jsonBody("ReshardRequest", true),
 				answers:  one(http.StatusAccepted, "Accepted; ticks carry it out.", "Reshard"),
 				problems: append(slices.Clone(gone), CodeOperationInProgress, CodeRequestTooLarge, CodeDigestMismatch),
 			},
 			{
-				method: http.MethodGet, id: "getReshard", summary: "Show how far a change of the number of shards has come", tag: tagTrees, handle: s.getReshard,
+				method: http.MethodGet, access: asReader, id: "getReshard", summary: "Show how far a change of the number of shards has come", tag: tagTrees, handle: s.getReshard,
 				headers: []param{wantDigestHeader}, answers: one(http.StatusOK, "The progress.", "Reshard"), problems: gone,
 			},
 		}},
 		{"/v1/cluster/split-activity", []operation{{
-			method: http.MethodGet, id: "getSplitActivity", summary: "Tell how many shards of all trees are being split", tag: tagService, handle: s.getSplitActivity,
+			method: http.MethodGet, access: asOverseer, id: "getSplitActivity", summary: "Tell how many shards of all trees are being split", tag: tagService, handle: s.getSplitActivity,
 			headers: []param{wantDigestHeader}, answers: one(http.StatusOK, "What the monitors last reported.", "SplitActivity"),
 		}}},
 	}

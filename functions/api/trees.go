@@ -90,7 +90,7 @@ func (s *Server) listTrees(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	infos, next, err := s.db.List(r.Context(), after, limit)
+	infos, next, err := s.visibleTrees(r, after, limit)
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ func assemble(ctx context.Context) (*function, error) {
 	}
 	svc, err := service.New(service.Config{
 		Table: stores.Table, Blobs: stores.Blobs, Exclusive: stores.Exclusive,
-		Options: env.Options, InternalToken: env.Token, Logger: env.Logger,
+		Options: env.Options, InternalToken: env.Token, Auth: env.Auth, Logger: env.Logger,
 	})
 	if err != nil {
 		return nil, err

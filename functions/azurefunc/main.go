@@ -42,7 +42,7 @@ func run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, stores.Close()) }()
 	svc, err := service.New(service.Config{
 		Table: stores.Table, Blobs: stores.Blobs, Exclusive: stores.Exclusive,
-		Options: env.Options, InternalToken: env.Token, Logger: env.Logger,
+		Options: env.Options, InternalToken: env.Token, Auth: env.Auth, Logger: env.Logger,
 	})
 	if err != nil {
 		return err

@@ -9,7 +9,9 @@ import (
 	"io"
 	"log/slog"
 
+	"github.com/latticekv/lattice/core/clock"
 	"github.com/latticekv/lattice/core/options"
+	"github.com/latticekv/lattice/functions/auth"
 )
 
 // TokenVariable sets the internal credential, for those who call the timers
@@ -23,16 +25,22 @@ const LevelVariable = "LATTICE_LOG_LEVEL"
 type Settings struct {
 	// Options are valid.
 	Options options.Options
+	// Auth tells who calls; nil if the environment says that nobody needs to.
+	Auth *auth.Authenticator
 	// Token is the internal credential, never empty.
 	Token string
 	// Logger writes JSON, which is what the hosts' log services read.
 	Logger *slog.Logger
 }
 
-// Read lays the environment over the given options. The error joins every
-// fault.
-func Read(lookup func(string) (string, bool), base options.Options, log io.Writer) (Settings, error) {
-	s := Settings{Options: base}
+// errOpen: a cloud host can be reached by everybody who knows its name.
+var errOpen = errors.New("no credentials are configured: set LATTICE_AUTH_KEYS, LATTICE_AUTH_KEYS_FILE or LATTICE_AUTH_JWT_ISSUER and what belongs to it, " +
+	"or " + auth.InsecureVariable + "=true if something in front of the service checks who calls")
+
+// Read lays the environment over the given options. Without credentials, and
+// without the wish to do so, it refuses. The error joins every fault.
+func Read(lookup func(string) (string, bool), base options.Options, log io.Writer) (s Settings, err error) {
+	s.Options = base
 	faults := []error{s.Options.SetFromEnv(lookup), s.Options.Validate()}
 	var level slog.Level
 	if text, ok := lookup(LevelVariable); ok && text != "" {
@@ -44,5 +52,19 @@ func Read(lookup func(string) (string, bool), base options.Options, log io.Write
 	if s.Token, _ = lookup(TokenVariable); s.Token == "" {
 		s.Token = rand.Text()
 	}
-	return s, errors.Join(faults...)
+	s.Auth, err = credentials(lookup, s.Logger)
+	return s, errors.Join(append(faults, err)...)
+}
+
+// credentials makes what tells who calls.
+func credentials(lookup func(string) (string, bool), logger *slog.Logger) (*auth.Authenticator, error) {
+	cfg, err := auth.FromEnv(lookup)
+	if err != nil {
+		return nil, err
+	}
+	a, err := auth.New(cfg, clock.NewSystem(), logger)
+	if err == nil && a == nil && !cfg.InsecureNoAuth {
+		err = errOpen
+	}
+	return a, err
 }

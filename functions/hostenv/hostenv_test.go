@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/latticekv/lattice/core/options"
+	"github.com/latticekv/lattice/functions/auth"
 )
 
 func lookup(env map[string]string) func(string) (string, bool) {
@@ -21,7 +22,7 @@ func lookup(env map[string]string) func(string) (string, bool) {
 func TestEnvironmentIsLaidOverTheBase(t *testing.T) {
 	base := options.Default()
 	base.MaxPageBytes = 1 << 20
-	s, err := Read(lookup(map[string]string{"LATTICE_LEASE_DURATION": "20s", TokenVariable: "token"}), base, io.Discard)
+	s, err := Read(lookup(map[string]string{"LATTICE_LEASE_DURATION": "20s", TokenVariable: "token", "LATTICE_INSECURE_NO_AUTH": "true"}), base, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +37,7 @@ func TestEnvironmentIsLaidOverTheBase(t *testing.T) {
 func TestTokenIsDrawnForEachProcess(t *testing.T) {
 	seen := map[string]bool{}
 	for range 3 {
-		for _, env := range []map[string]string{nil, {TokenVariable: ""}} {
+		for _, env := range []map[string]string{{"LATTICE_INSECURE_NO_AUTH": "true"}, {"LATTICE_INSECURE_NO_AUTH": "true", TokenVariable: ""}} {
 			s, err := Read(lookup(env), options.Default(), io.Discard)
 			if err != nil || len(s.Token) < 26 || seen[s.Token] {
 				t.Fatalf("token %q, %v", s.Token, err)
@@ -48,21 +49,55 @@ func TestTokenIsDrawnForEachProcess(t *testing.T) {
 
 func TestEveryFaultIsTold(t *testing.T) {
 	_, err := Read(lookup(map[string]string{
-		"LATTICE_LEASE_DURATION": "soon", "LATTICE_MAX_KEY_LENGTH": "0", LevelVariable: "loud",
+		"LATTICE_LEASE_DURATION": "soon", "LATTICE_MAX_KEY_LENGTH": "0", LevelVariable: "loud", "LATTICE_AUTH_JWT_LEEWAY": "long",
 	}), options.Default(), io.Discard)
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, want := range []string{"LeaseDuration", "MaxKeyLength", "loud"} {
+	for _, want := range []string{"LeaseDuration", "MaxKeyLength", "loud", "LATTICE_AUTH_JWT_LEEWAY"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not told in %v", want, err)
 		}
 	}
 }
 
+func TestCredentialsAreDemanded(t *testing.T) {
+	secret, line, err := auth.NewKey(auth.Key{Name: "reports", Role: auth.RoleReader, Trees: auth.Patterns{"*"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases := map[string]struct {
+		env  map[string]string
+		on   bool
+		want string
+	}{
+		"nothing":       {nil, false, "no credentials are configured"},
+		"said to be so": {map[string]string{auth.InsecureVariable: "true"}, false, ""},
+		"said not so":   {map[string]string{auth.InsecureVariable: "false"}, false, "no credentials are configured"},
+		"a key":         {map[string]string{auth.KeysVariable: line}, true, ""},
+		"both":          {map[string]string{auth.KeysVariable: line, auth.InsecureVariable: "true"}, false, "which one is meant"},
+		"the key bare":  {map[string]string{auth.KeysVariable: secret}, false, "line 1"},
+		"blanks":        {map[string]string{auth.KeysVariable: "  "}, false, "no credentials are configured"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s, err := Read(lookup(c.env), options.Default(), io.Discard)
+			if (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Fatalf("error %v, want %q", err, c.want)
+			}
+			if (s.Auth != nil) != c.on {
+				t.Errorf("credentials are asked for: %v", s.Auth != nil)
+			}
+			if err != nil && strings.Contains(err.Error(), secret) {
+				t.Errorf("the error tells the key: %v", err)
+			}
+		})
+	}
+}
+
 func TestLogIsJSONOfTheLevelAskedFor(t *testing.T) {
 	var log bytes.Buffer
-	s, err := Read(lookup(map[string]string{LevelVariable: "warn"}), options.Default(), &log)
+	s, err := Read(lookup(map[string]string{LevelVariable: "warn", "LATTICE_INSECURE_NO_AUTH": "true"}), options.Default(), &log)
 	if err != nil {
 		t.Fatal(err)
 	}

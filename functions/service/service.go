@@ -33,6 +33,9 @@ type Config struct {
 	// InternalToken is the bearer token for everything under /internal. Empty
 	// closes it to everyone.
 	InternalToken string
+	// Auth tells who calls. Nil lets everybody do everything but what stands under
+	// /internal.
+	Auth *auth.Authenticator
 	// Logger gets one line a request and a tick. Nil is slog.Default.
 	Logger *slog.Logger
 	// Instance identifies this process among all that share the store; 0 draws
@@ -78,7 +81,7 @@ func New(cfg Config) (*Service, error) {
 	s := &Service{db: db, options: cfg.Options, logger: cfg.Logger}
 	s.api = api.New(api.Config{
 		DB: db, Clock: cfg.Clock, Options: cfg.Options, Ticks: ticks(&cfg, db, m),
-		Internal: auth.NewInternal(cfg.InternalToken), Logger: cfg.Logger,
+		Internal: auth.NewInternal(cfg.InternalToken), Auth: cfg.Auth, Logger: cfg.Logger,
 		Observe: m.observeRequest, ObserveAtomic: m.atomic.observe, Metrics: m.handler(), Version: cfg.Version,
 	})
 	m.watch(s.api)

@@ -23,7 +23,7 @@ type lambda struct{ address string }
 func startLambda(t *testing.T, env ...string) *lambda {
 	t.Helper()
 	address, runtime := fmt.Sprintf("127.0.0.1:%d", freePort(t)), fmt.Sprintf("127.0.0.1:%d", freePort(t))
-	env = append(env, "AWS_LAMBDA_FUNCTION_TIMEOUT=60")
+	env = append(env, "LATTICE_INSECURE_NO_AUTH=true", "AWS_LAMBDA_FUNCTION_TIMEOUT=60")
 	p, err := running.Run(t, env, running.Build(t, emulator),
 		"--runtime-interface-emulator-address", address, "--runtime-api-address", runtime,
 		running.Build(t, "functions/awslambda"))

@@ -46,7 +46,7 @@ func waitFor(t *testing.T, p *running.Process, try func() error) {
 func startAzureFunc(t *testing.T, env ...string) (*running.Process, string) {
 	t.Helper()
 	port := freePort(t)
-	env = append(env, fmt.Sprintf("FUNCTIONS_CUSTOMHANDLER_PORT=%d", port))
+	env = append(env, "LATTICE_INSECURE_NO_AUTH=true", fmt.Sprintf("FUNCTIONS_CUSTOMHANDLER_PORT=%d", port))
 	p, err := running.Run(t, env, running.Build(t, "functions/azurefunc"))
 	if err != nil {
 		t.Fatal(err)
@@ -107,7 +107,8 @@ func TestCustomHandlerRunsTimers(t *testing.T) {
 func TestCustomHandlerSaysWhatItLacks(t *testing.T) {
 	for want, env := range map[string][]string{
 		"FUNCTIONS_CUSTOMHANDLER_PORT":    {"LATTICE_STORE=memory"},
-		"AZURE_STORAGE_CONNECTION_STRING": {"FUNCTIONS_CUSTOMHANDLER_PORT=0"},
+		"AZURE_STORAGE_CONNECTION_STRING": {"FUNCTIONS_CUSTOMHANDLER_PORT=0", "LATTICE_INSECURE_NO_AUTH=true"},
+		"no credentials are configured":   {"FUNCTIONS_CUSTOMHANDLER_PORT=0", "LATTICE_STORE=memory"},
 		"MaxKeyLength":                    {"FUNCTIONS_CUSTOMHANDLER_PORT=0", "LATTICE_STORE=memory", "LATTICE_MAX_KEY_LENGTH=0"},
 	} {
 		p, err := running.Run(t, env, running.Build(t, "functions/azurefunc"))

@@ -175,7 +175,7 @@ func TestStartSaysWhereItServesAndWhatToTry(t *testing.T) {
 }
 
 func TestAddressReachableFromElsewhereIsWarnedOf(t *testing.T) {
-	s := running.Start(t, nil, "--store=memory", "--data-dir="+t.TempDir(), "--listen=0.0.0.0:0")
+	s := running.Start(t, nil, "--store=memory", "--data-dir="+t.TempDir(), "--listen=0.0.0.0:0", "--insecure-no-auth")
 	if !strings.Contains(s.Output(), "WARNING") {
 		t.Errorf("no warning:\n%s", s.Output())
 	}
@@ -199,6 +199,9 @@ func TestRefusalsToStartAreExplained(t *testing.T) {
 		"bad values":       {[]string{"LATTICE_LEASE_DURATION=soon"}, []string{"--store=redis", "--max-key-length=0"}, []string{"redis", "LeaseDuration", "MaxKeyLength"}, 2},
 		"unknown flag":     {nil, []string{"--nonsense"}, []string{"--nonsense"}, 2},
 		"bad connection":   {[]string{"AZURE_STORAGE_CONNECTION_STRING=AccountName=a;AccountKey=*c2VjcmV0*"}, []string{"--store=azure"}, []string{"connection string"}, 1},
+		"open to others":   {nil, []string{"--store=memory", "--data-dir=" + t.TempDir(), "--listen=0.0.0.0:0"}, []string{"no credentials", "--auth-keys-file", "--insecure-no-auth"}, 1},
+		"two wishes":       {[]string{"LATTICE_AUTH_KEYS=x"}, []string{"--insecure-no-auth"}, []string{"which one is meant"}, 2},
+		"keys of no form":  {[]string{"LATTICE_AUTH_KEYS=hunter2"}, []string{"--store=memory", "--data-dir=" + t.TempDir()}, []string{"LATTICE_AUTH_KEYS: line 1"}, 1},
 		"no certificate":   {nil, []string{"--store=memory", "--tls-cert=" + file, "--tls-key=" + file}, []string{"certificate"}, 1},
 	}
 	for name, c := range cases {

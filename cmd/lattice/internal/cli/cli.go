@@ -64,6 +64,8 @@ type grammar struct {
 	Cursor      cursorCmd      `cmd:"" help:"Walk a range in pages that survive interruptions, or see one moment of it."`
 	Loads       loadsCmd       `cmd:"" help:"Show, commit or abort a bulk load session."`
 	Diagnostics diagnosticsCmd `cmd:"" help:"Describe a tree shard by shard: keys, bytes, rates, leases."`
+
+	Keys apiKeysCmd `cmd:"" help:"Make API keys for a service."`
 }
 
 const description = `Lattice is a sorted, durable key-value store; this tool talks to its service.

@@ -113,8 +113,12 @@ func (e *env) explain(err error) string {
 		return fmt.Sprintf("the service at %s does not speak HTTPS; is it http://?", e.server)
 	case errors.Is(err, rows.ErrForm):
 		return fmt.Sprintf("%v. --as=base64 and NDJSON hold every value.", err)
+	case errors.Is(err, client.ErrUnauthenticated) && e.token != "":
+		return fmt.Sprintf("%v. The service does not accept the token of --token or LATTICE_TOKEN; its log says why.", err)
 	case errors.Is(err, client.ErrUnauthenticated):
 		return fmt.Sprintf("%v. Give a token with --token or LATTICE_TOKEN.", err)
+	case errors.Is(err, client.ErrAuthorizationDenied) && e.token != "":
+		return fmt.Sprintf("%v. The role of the token or the trees it is for do not include this.", err)
 	case errors.Is(err, migrate.ErrInterrupted):
 		return migrate.ErrInterrupted.Error()
 	case exitCode(e.ctx, err) == ExitInterrupted:
