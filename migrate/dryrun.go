@@ -28,6 +28,9 @@ type Trial struct {
 	// Sampled says that only the first records were read.
 	Sampled bool `json:"sampled"`
 	Counts
+	// Obstacle says why a migration would not begin as things are; empty if
+	// nothing is known to be in the way.
+	Obstacle string `json:"obstacle,omitempty"`
 	// Entries is how many would be loaded, in about Chunks chunks.
 	Entries int64 `json:"entries"`
 	Chunks  int64 `json:"chunks"`
@@ -91,6 +94,9 @@ func (t *trial) run(ctx context.Context, isSample bool) (err error) {
 	if err := t.openFiles(); err != nil {
 		return err
 	}
+	if err := t.obstacle(ctx); err != nil {
+		return err
+	}
 	t.gauge()
 	t.Notify(Event{Kind: EventPhase, Text: string(PhaseRead)})
 	err = t.read(ctx)
@@ -109,6 +115,16 @@ func (t *trial) run(ctx context.Context, isSample bool) (err error) {
 	}
 	if err == nil {
 		err = t.summary()
+	}
+	return err
+}
+
+// obstacle looks whether the tree can be filled.
+func (t *trial) obstacle(ctx context.Context) error {
+	err := t.checkEmpty(ctx)
+	if errors.Is(err, ErrNotEmpty) || errors.Is(err, ErrNoTree) {
+		t.out.Obstacle = err.Error()
+		return nil
 	}
 	return err
 }

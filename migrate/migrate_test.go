@@ -275,7 +275,7 @@ func TestATreeOfTombstonesIsRefused(t *testing.T) {
 	if _, err := tree.Delete(t.Context(), "there", clientDelete); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Run(t.Context(), options(t, folder(t), src, s)); !errors.Is(err, ErrNotEmpty) || !strings.Contains(err.Error(), "traces of deleted ones") {
+	if _, err := Run(t.Context(), options(t, folder(t), src, s)); !errors.Is(err, ErrNotEmpty) || !strings.Contains(err.Error(), "1 trace of deleted keys") {
 		t.Fatal(err)
 	}
 }

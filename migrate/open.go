@@ -24,6 +24,10 @@ var (
 	ErrPatience = errors.New("the service did not recover in time")
 	// ErrNotEmpty: the tree holds keys already.
 	ErrNotEmpty = errors.New("the tree is not empty")
+	// ErrNoTree: the tree is not there, or was deleted.
+	ErrNoTree = errors.New("the tree is not there")
+	// ErrOtherTree: the tree of that name is not the one that was loaded.
+	ErrOtherTree = errors.New("the tree is not the one that was loaded")
 	// ErrSessionLost: the service does not know the load any more.
 	ErrSessionLost = errors.New("the service has lost the load")
 	// ErrOrder: a source that was to be in order is not.
@@ -53,8 +57,9 @@ type migration struct {
 	lossyBefore map[mapping.Loss]int64
 	// reached says that the service has answered.
 	reached bool
-	// resumed says that an earlier run left something.
-	resumed bool
+	// resumed says that an earlier run left something, earlier that it left
+	// nothing to do.
+	resumed, earlier bool
 }
 
 // Run carries a migration out, or on. The report tells what was done, also
@@ -83,6 +88,11 @@ func (m *migration) open(ctx context.Context) (err error) {
 		return err
 	}
 	if m.Restart {
+		// What was done is worth keeping until it is sure that another
+		// migration can begin.
+		if err := m.checkEmpty(ctx); err != nil {
+			return err
+		}
 		if err := m.discard(ctx); err != nil {
 			return err
 		}
@@ -155,31 +165,6 @@ func (m *migration) close() {
 	}
 }
 
-// checkEmpty refuses a tree with keys before hours are spent on reading. Keys
-// that were deleted a moment ago are found when the load begins.
-func (m *migration) checkEmpty(ctx context.Context) error {
-	var n client.Count
-	err := m.patiently(ctx, func() (err error) {
-		n, err = m.Target.Count(ctx, client.Range{}, client.CountOptions{})
-		return err
-	})
-	if errors.Is(err, client.ErrTreeNotFound) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("look at tree %s: %w", m.Tree, err)
-	}
-	if n.Total > 0 {
-		return m.notEmpty(fmt.Sprintf("it has %d keys", n.Total))
-	}
-	return nil
-}
-
-func (m *migration) notEmpty(why string) error {
-	return fmt.Errorf("%w: a migration fills an empty tree, and %s %s; choose another tree, or remove it with \"lattice trees delete %s\" and \"lattice trees purge %s\"",
-		ErrNotEmpty, m.Tree, why, m.Tree, m.Tree)
-}
-
 // discard removes what an earlier run left, and ends its load.
 func (m *migration) discard(ctx context.Context) error {
 	old := &state{}
@@ -246,7 +231,10 @@ func (m *migration) save() error {
 
 // phases goes through what is left to do.
 func (m *migration) phases(ctx context.Context) error {
-	if m.resumed && m.st.Phase != PhaseDone {
+	if m.st.Phase == PhaseDone {
+		return m.lookAgain(ctx)
+	}
+	if m.resumed {
 		m.note("going on with the migration that was begun on %s: %d records read, %d entries loaded",
 			m.st.Started.Format(time.DateTime), m.st.Counts.Read, m.st.Counts.Loaded)
 	}

@@ -28,7 +28,9 @@ const (
 // Target is the tree to fill; a *client.Tree is one. Its client must not repeat
 // calls by itself: the migration does, and says so.
 type Target interface {
+	Info(ctx context.Context) (client.TreeInfo, error)
 	Count(ctx context.Context, r client.Range, o client.CountOptions) (client.Count, error)
+	Diagnostics(ctx context.Context, deep bool) (client.Diagnostics, error)
 	BeginBulkLoad(ctx context.Context, operationID string) (client.BulkState, bool, error)
 	AppendBulkLoad(ctx context.Context, operationID string, chunk int64, body []byte, o client.BulkOptions) (client.BulkAck, error)
 	CommitBulkLoad(ctx context.Context, operationID string) (client.BulkState, error)

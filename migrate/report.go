@@ -52,10 +52,15 @@ type Report struct {
 	// durable in the tree, and that a comparison, if there was one, found no
 	// difference.
 	Complete bool `json:"complete"`
+	// Earlier says that an earlier run has completed it, and that this one has
+	// looked at the tree alone.
+	Earlier bool `json:"earlier,omitempty"`
 	Counts
 	Chunks int64 `json:"chunks"`
-	// TotalLiveKeys is what the service counted at the end of the load.
-	TotalLiveKeys int64 `json:"totalLiveKeys"`
+	// TotalLiveKeys is what the service counted at the end of the load, or now
+	// if Earlier is set. TreeCreated is when the tree was made.
+	TotalLiveKeys int64     `json:"totalLiveKeys"`
+	TreeCreated   time.Time `json:"treeCreated,omitzero"`
 	// OverLimit counts entries that an ordinary write would be refused for.
 	OverLimit int64            `json:"overLimit"`
 	Reasons   map[string]int64 `json:"rejectedFor,omitempty"`
@@ -77,6 +82,12 @@ type verdict struct {
 
 // verify compares, if that is asked for, and ends the migration.
 func (m *migration) verify(ctx context.Context) error {
+	if m.resumed {
+		// What was counted by an earlier run may not be so any more.
+		if err := m.countTree(ctx); err != nil {
+			return err
+		}
+	}
 	if err := m.shortfall(); err != nil {
 		return err
 	}
@@ -147,7 +158,7 @@ func (m *migration) report() Report {
 	r := Report{
 		Source: m.st.Source, Target: m.st.Target, Tree: m.Tree, State: m.dir.Path(), Rejects: m.dir.Join(rejectName), Phase: m.st.Phase,
 		Counts: m.st.Counts, Chunks: m.st.Chunks, TotalLiveKeys: m.st.LiveKeys, OverLimit: m.st.OverLimit, Reasons: m.st.Reasons,
-		Lossy: m.st.Lossy, Cut: m.st.Cut, Started: m.st.Started,
+		Lossy: m.st.Lossy, Cut: m.st.Cut, Started: m.st.Started, TreeCreated: m.st.TreeCreated, Earlier: m.earlier,
 	}
 	var v verdict
 	if len(m.st.Verdict) > 0 && json.Unmarshal(m.st.Verdict, &v) == nil {

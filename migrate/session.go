@@ -27,6 +27,10 @@ func (m *migration) enter(ctx context.Context) (client.BulkState, error) {
 		})
 	}
 	switch {
+	case errors.Is(err, client.ErrTreeDeleted):
+		return at, m.deleted(resuming)
+	case errors.Is(err, client.ErrTreeNotFound) && !m.st.Begun:
+		return at, m.missing()
 	case lost(err):
 		return at, m.sessionLost("it does not know it any more; the tree was probably deleted")
 	case errors.Is(err, client.ErrTreeNotEmpty):
@@ -40,6 +44,9 @@ func (m *migration) enter(ctx context.Context) (client.BulkState, error) {
 		return at, m.sessionLost("it was aborted")
 	}
 	if !m.st.Begun {
+		if err := m.remember(ctx); err != nil {
+			return at, err
+		}
 		m.st.Begun = true
 		if err := m.save(); err != nil {
 			return at, err
@@ -103,6 +110,8 @@ func (m *migration) send(ctx context.Context, p parcel) error {
 		return err
 	})
 	switch {
+	case errors.Is(err, client.ErrTreeDeleted):
+		return m.deleted(resuming)
 	case lost(err):
 		return m.sessionLost("it does not know it any more; the tree was probably deleted")
 	case errors.Is(err, client.ErrRequestTooLarge):
@@ -135,6 +144,9 @@ func (m *migration) commit(ctx context.Context) error {
 		at, err = m.Target.CommitBulkLoad(ctx, m.st.Session)
 		return err
 	})
+	if errors.Is(err, client.ErrTreeDeleted) {
+		return m.deleted(resuming)
+	}
 	if lost(err) {
 		return m.sessionLost("it does not know it any more; the tree was probably deleted")
 	}

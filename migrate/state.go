@@ -108,8 +108,10 @@ type state struct {
 	Reasons     map[string]int64 `json:"reasons,omitempty"`
 	Lossy       []LossCount      `json:"lossy,omitempty"`
 
-	// Begun says that the session was opened.
-	Begun bool `json:"begun"`
+	// Begun says that the session was opened; TreeCreated is when the tree was
+	// made that is loaded, by which it is told from a later one of its name.
+	Begun       bool      `json:"begun"`
+	TreeCreated time.Time `json:"treeCreated,omitzero"`
 	// Last is of the chunks up to Pending, which are at most these.
 	Last    mark     `json:"last"`
 	Pending []parcel `json:"pending,omitempty"`

@@ -193,8 +193,9 @@ func (p *pass) end() error {
 	if _, err := p.rejects.Sync(); err != nil {
 		return err
 	}
+	started, created := p.origin()
 	c := Cut{
-		Source: p.st.Settings.Source, Target: p.st.Settings.Target, Cut: p.st.Next, At: p.st.Started, Started: p.started(),
+		Source: p.st.Settings.Source, Target: p.st.Settings.Target, Cut: p.st.Next, At: p.st.Started, Started: started, TreeCreated: created,
 		Size: p.st.Counts.Written + p.st.Counts.Deleted,
 	}
 	if err := journal.Save(p.Dir, cutName, c); err != nil {
@@ -207,12 +208,13 @@ func (p *pass) end() error {
 	return errors.Join(p.clear(treeKeys, p.st.TreeGeneration), p.clear(sourceKeys, p.st.SourceGeneration))
 }
 
-// started is the moment from which times to live count: that of the migration.
-func (p *pass) started() time.Time {
+// origin is the moment from which times to live count, that of the migration,
+// and that at which its tree was made.
+func (p *pass) origin() (started, created time.Time) {
 	if last, ok, err := LastCut(p.Dir); err == nil && ok {
-		return last.Started
+		return last.Started, last.TreeCreated
 	}
-	return p.st.Started
+	return p.st.Started, time.Time{}
 }
 
 func (p *pass) report(complete bool) Report {

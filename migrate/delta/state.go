@@ -91,6 +91,9 @@ type Cut struct {
 	// times to live count.
 	At      time.Time `json:"at"`
 	Started time.Time `json:"started"`
+	// TreeCreated is when the tree was made that the migration has loaded; zero
+	// if nobody knows it.
+	TreeCreated time.Time `json:"treeCreated,omitzero"`
 	// Size is how many keys the pass wrote and deleted; -1 for the migration.
 	Size int64 `json:"size"`
 }
@@ -125,6 +128,7 @@ func migrationCut(d *durable.Dir) (c Cut, ok bool, err error) {
 		Target   string    `json:"target"`
 		Cut      string    `json:"cut"`
 		Started  time.Time `json:"started"`
+		Created  time.Time `json:"treeCreated"`
 		Complete bool      `json:"complete"`
 		Phase    string    `json:"phase"`
 	}
@@ -132,8 +136,8 @@ func migrationCut(d *durable.Dir) (c Cut, ok bool, err error) {
 		return c, false, fmt.Errorf("%w: %s", journal.ErrCorrupt, d.Join(reportName))
 	}
 	// What differs at the end of a migration is mended by a delta pass.
-	loaded := r.Complete || r.Phase == "verify"
-	return Cut{r.Source, r.Target, r.Cut, r.Started, r.Started, -1}, loaded, nil
+	loaded := r.Complete || r.Phase == "verify" || r.Phase == "done"
+	return Cut{r.Source, r.Target, r.Cut, r.Started, r.Started, r.Created, -1}, loaded, nil
 }
 
 // load finds an unfinished pass, or begins one.

@@ -215,7 +215,7 @@ func (f *migrateFlags) limits(e *env) error {
 		return err
 	}
 	info, err := t.Info(e.ctx)
-	if err != nil && !errors.Is(err, client.ErrTreeNotFound) {
+	if err != nil && !errors.Is(err, client.ErrTreeNotFound) && !errors.Is(err, client.ErrTreeDeleted) {
 		return fmt.Errorf("look at tree %s: %w", f.Tree, err)
 	}
 	for _, l := range []struct {
@@ -318,7 +318,7 @@ func migrateCode(err error) (int, bool) {
 	case errors.As(err, &mismatch), errors.As(err, &template):
 		return ExitUsage, true
 	}
-	for _, no := range []error{migrate.ErrTooManyRejects, migrate.ErrNotEmpty, migrate.ErrSessionLost, migrate.ErrOrder, migrate.ErrUnbalanced, migrate.ErrDiffers} {
+	for _, no := range []error{migrate.ErrTooManyRejects, migrate.ErrNotEmpty, migrate.ErrNoTree, migrate.ErrOtherTree, migrate.ErrSessionLost, migrate.ErrOrder, migrate.ErrUnbalanced, migrate.ErrDiffers} {
 		if errors.Is(err, no) {
 			return ExitNo, true
 		}

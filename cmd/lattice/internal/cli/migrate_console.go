@@ -146,6 +146,9 @@ func (c *migrateConsole) printReport(r *migrate.Report, err error) error {
 	if c.e.json {
 		return c.e.printJSON(map[string]any{"report": r})
 	}
+	if r.Earlier && !r.Complete {
+		return nil // the error says all
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s read: %s loaded in %s", plural(r.Read, "record"), progress.Group(r.Loaded), plural(r.Chunks, "chunk"))
 	for _, n := range []struct {
@@ -166,6 +169,10 @@ func (c *migrateConsole) printReport(r *migrate.Report, err error) error {
 		fmt.Fprintf(&b, "Rejected records are listed in %s.\n", r.Rejects)
 	}
 	switch {
+	case r.Complete && r.Earlier && r.Verified != nil:
+		fmt.Fprintf(&b, "Nothing was left to do: the migration of %s is completed, and was verified then.\n", r.Started.UTC().Format(time.DateTime))
+	case r.Complete && r.Earlier:
+		fmt.Fprintf(&b, "Nothing was left to do: the migration of %s is completed.\n", r.Started.UTC().Format(time.DateTime))
 	case r.Complete && r.Verified != nil:
 		fmt.Fprintf(&b, "Migration completed and verified in %s.\n", progress.Took(time.Since(c.start)))
 	case r.Complete:
@@ -199,6 +206,9 @@ func (c *migrateConsole) printTrial(t *migrate.Trial) error {
 	}
 	fmt.Fprintf(&b, "%s to load in about %s, %s rejected, %s seen twice, %s expired.\n", progress.Group(t.Entries), plural(t.Chunks, "chunk"),
 		progress.Group(t.Rejected), progress.Group(t.Duplicates), progress.Group(t.Expired))
+	if t.Obstacle != "" {
+		fmt.Fprintf(&b, "A migration would not begin as things are: %s.\n", t.Obstacle)
+	}
 	fmt.Fprintf(&b, "First keys:\n")
 	for _, k := range t.FirstKeys {
 		fmt.Fprintf(&b, "  %s\n", show(k))
@@ -225,7 +235,7 @@ func (c *migrateConsole) printTrial(t *migrate.Trial) error {
 	if err := c.e.print(b.String()); err != nil {
 		return err
 	}
-	if t.Rejected > 0 {
+	if t.Rejected > 0 || t.Obstacle != "" {
 		return errNo
 	}
 	return nil

@@ -87,6 +87,20 @@ func lasting(kind, identity string) string {
 	return identity
 }
 
+// sameTree refuses a pass over a tree that is not the one that the migration
+// has loaded.
+func (f *migrateFlags) sameTree(e *env, p *place) error {
+	if !p.known {
+		return nil
+	}
+	t, err := e.tree(f.Tree)
+	if err != nil {
+		return err
+	}
+	info, err := t.Info(e.ctx)
+	return migrate.CheckTree(f.Tree, p.last.TreeCreated, &info, err)
+}
+
 // adopt reads what the folder tells of the migration, and refuses another one's.
 func (f *migrateFlags) adopt(e *env, p *place, src source.Source) (err error) {
 	if err := f.sameMigration(e, p); err != nil {
@@ -100,6 +114,11 @@ func (f *migrateFlags) adopt(e *env, p *place, src source.Source) (err error) {
 			if c.was != c.is {
 				return &migrate.MismatchError{Dir: p.dir.Path(), What: c.what, Was: c.was, Is: c.is}
 			}
+		}
+	}
+	if f.Since != "" {
+		if err := f.sameTree(e, p); err != nil {
+			return err
 		}
 	}
 	_, tells := src.(source.Changing)
