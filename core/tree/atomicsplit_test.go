@@ -153,3 +153,43 @@ func TestWhatAMigrationBringsEndsNoBatchOfTheNewOwner(t *testing.T) {
 		nothingPending(t, cold, tr)
 	})
 }
+
+// The coordinator tells a source that is sealed, which forgets the batch. A tick
+// that has read the map before it moves tells the source again, when it has given
+// the slots away: that is not to have told the owner.
+func TestATickUnderAnOldMapHasNotToldTheOwner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRivals(t)
+		moves, stays, other := movingKeys(t, r.second, 0)
+		keys := []string{moves, stays, other}
+		mustBatch(t, r.second, setAll(keys, "old"), "")
+		m, err := r.second.refresh(t.Context())
+		must(t, err)
+		d := r.divider(t)
+		r.meanwhile(2, func(ctx context.Context) {
+			s := d.until(t, 0, split.PhaseSwap)
+			must(t, (&splitTree{t: d.writer(t, "demo"), id: m.ID}).Shard(0).Seal(ctx, s.ID))
+		})
+		mustBatch(t, r.first, setAll(keys, "new"), "")
+		_ = r.src.Sleep(t.Context(), 11*time.Second)
+		moved := false
+		r.other.hooks.set(func(op, partition string) error {
+			if op == "write" && partition == m.partitions[0] && !moved {
+				moved = true
+				d.until(t, 0, split.PhaseDone)
+			}
+			return nil
+		})
+		if rep, err := r.other.Transactions(t.Context(), 0); err != nil || rep.Failed > 0 || !moved {
+			t.Fatalf("%+v, %v; map moved %v", rep, err, moved)
+		}
+		r.other.hooks.set(nil)
+		d.settle(t, r.other)
+		cold := open(t, r.mem.Table(), r.mem.Blobs())
+		tr := cold.writer(t, "demo")
+		if got := values(t, tr, keys); got != "new new new" {
+			t.Errorf("in the end %q", got)
+		}
+		nothingPending(t, cold, tr)
+	})
+}
