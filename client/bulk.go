@@ -55,10 +55,13 @@ type BulkResult struct {
 // a part, and must be emptied by dropping it before the load is run again.
 //
 // The entries are sent as they are yielded; an error that is yielded ends the
-// load, is returned, and nothing is loaded. Once the first entry was asked for
-// the call is not repeated. When it returns, entries is no longer running. The
-// body goes without a length, which some hosts of the service do not take
-// (ErrInvalidArgument says that it was empty): a session works everywhere.
+// load, is returned, and nothing is loaded. Before the first entry is asked for
+// the service is heard, and a refusal that passes is waited for as the
+// RetryPolicy says: also another load in one request that is under way
+// (ErrOperationInProgress with a RetryAfter). After that the call is not
+// repeated. When it returns, entries is no longer running. The body goes without
+// a length, which some hosts of the service do not take (ErrProtocol says that
+// fewer entries were accepted): a session works everywhere.
 func (t *Tree) BulkLoad(ctx context.Context, entries iter.Seq2[BulkEntry, error], o BulkOptions) (BulkResult, error) {
 	return t.bulkUpload(ctx, entries, o, "")
 }
@@ -102,7 +105,9 @@ const uploadPortion = 64 << 10
 // upload is a body made of an iterator, which can be run once.
 type upload struct {
 	entries iter.Seq2[BulkEntry, error]
-	count   int64
+	// begun says that the iterator was asked.
+	begun bool
+	count int64
 	// err is what the iterator failed with.
 	err error
 }
@@ -158,15 +163,28 @@ func (c *Client) sendUpload(ctx context.Context, q *call, u *upload, out *BulkRe
 		return fmt.Errorf("read entries: %w", u.err)
 	case err != nil:
 		return fmt.Errorf("reach service: %w", err)
+	case resp.StatusCode/100 != 2 && !u.begun:
+		return &unsent{readError(resp, time.Now())}
 	case resp.StatusCode/100 != 2:
 		return readError(resp, time.Now())
 	}
 	return c.decode(resp, out)
 }
 
+// unsent is a refusal that came before anything of the body was sent, so that
+// the call can be made again.
+type unsent struct{ refusal *Error }
+
+// Error implements error.
+func (u *unsent) Error() string { return u.refusal.Error() }
+
+// Unwrap returns the refusal.
+func (u *unsent) Unwrap() error { return u.refusal }
+
 // run writes every entry and the end line. A failure that is not the
 // iterator's own is that of the reader, which knows it.
 func (u *upload) run(w *io.PipeWriter) error {
+	u.begun = true
 	buf := make([]byte, 0, uploadPortion+4<<10)
 	for e, err := range u.entries {
 		if err == nil {

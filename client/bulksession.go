@@ -11,6 +11,10 @@ import (
 
 // BulkFailure is what a refused bulk load says of the place at fault.
 type BulkFailure struct {
+	// OperationID is the session that is in the way, after
+	// ErrOperationInProgress, or that does not fit, after ErrOperationMismatch;
+	// empty if it is none.
+	OperationID string
 	// PreviousKey is the key before Error.Key, after ErrBulkLoadOrder. It is
 	// the same for a key that comes twice.
 	PreviousKey string
@@ -28,6 +32,7 @@ type BulkFailure struct {
 
 // bulkProblem is the part of a problem that only bulk loads have.
 type bulkProblem struct {
+	OperationID        string `json:"operationId"`
 	PreviousKey        string `json:"previousKey"`
 	ChunkIndex         *int64 `json:"chunkIndex"`
 	ExpectedChunkIndex *int64 `json:"expectedChunkIndex"`
@@ -47,6 +52,7 @@ func (p bulkProblem) failure() *BulkFailure {
 		return *n
 	}
 	return &BulkFailure{
+		OperationID: p.OperationID,
 		PreviousKey: p.PreviousKey, ChunkIndex: or(p.ChunkIndex, -1), ExpectedChunkIndex: or(p.ExpectedChunkIndex, -1),
 		EntryIndex: or(p.EntryIndex, -1), Line: p.Line, Accepted: or(p.Accepted, 0),
 	}
@@ -159,6 +165,29 @@ func (t *Tree) CommitBulkLoad(ctx context.Context, operationID string) (BulkStat
 // BulkLoadState returns where a session stands.
 func (t *Tree) BulkLoadState(ctx context.Context, operationID string) (BulkState, error) {
 	return t.loadState(ctx, http.MethodGet, operationID, "")
+}
+
+// ListBulkLoads returns the sessions of the tree that the service knows, the one
+// changed last first, at most limit of them (1 to 1,000; 0 is 100). Sessions that
+// ended are forgotten after a time.
+func (t *Tree) ListBulkLoads(ctx context.Context, limit int) ([]BulkState, error) {
+	if limit < 0 {
+		return nil, fmt.Errorf("%w: the limit %d is negative", ErrInvalidRequest, limit)
+	}
+	q, err := t.call(http.MethodGet, "/bulk-loads", repeatAlways)
+	if err != nil {
+		return nil, err
+	}
+	if limit > 0 {
+		q.query.Set("limit", strconv.Itoa(limit))
+	}
+	var out struct {
+		BulkLoads []BulkState `json:"bulkLoads"`
+	}
+	if err := t.c.doJSON(ctx, q, &out); err != nil {
+		return nil, err
+	}
+	return out.BulkLoads, nil
 }
 
 // AbortBulkLoad ends a session without taking anything back: what was loaded

@@ -121,6 +121,9 @@ func newTransport(roots *x509.CertPool) *http.Transport {
 	t.IdleConnTimeout = 90 * time.Second
 	// Hosts cut an answer off after 230 s; nothing is worth waiting longer.
 	t.ResponseHeaderTimeout = 4 * time.Minute
+	// The service may be slow to refuse a load; a host that does not know this
+	// header costs the wait once a load.
+	t.ExpectContinueTimeout = 5 * time.Second
 	// A dead HTTP/2 connection is found by pings, not by hanging calls.
 	t.HTTP2 = &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 15 * time.Second}
 	return t

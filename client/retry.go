@@ -27,7 +27,9 @@ import (
 // a Cursor are repeated always, since the service knows them again; so is the
 // opening of a cursor, whose lost one expires.
 type RetryPolicy struct {
-	// Max is how often a call is repeated; 0 is 6, negative is never.
+	// Max is how often a call is repeated; 0 is 6, negative is never. An operation
+	// under way that the service asks to wait for (ErrOperationInProgress with a
+	// RetryAfter) is waited for as often as Budget allows.
 	Max int
 	// Base is the first pause, which doubles each time and is jittered; 0 is
 	// 100 ms. A Retry-After longer than the pause is honoured.
@@ -95,6 +97,9 @@ const (
 
 // classify sorts a failed attempt.
 func classify(err error) outcome {
+	if early := (*unsent)(nil); errors.As(err, &early) && classifyAnswer(early.refusal) != outcomeFinal {
+		return outcomeUnsent
+	}
 	var e *Error
 	if errors.As(err, &e) {
 		return classifyAnswer(e)
@@ -128,8 +133,9 @@ func classifyAnswer(e *Error) outcome {
 		}
 		return outcomeUnknown
 	case http.StatusConflict:
-		// A batch of the same name is under way, and over soon; what the service
-		// does not give a time for is not worth waiting for.
+		// A batch of the same name, or a load in one request, is under way, and over
+		// soon; what the service does not give a time for, such as a session that is
+		// open, is not worth waiting for.
 		if e.Code == ErrOperationInProgress && e.RetryAfter > 0 {
 			return outcomeUnknown
 		}
@@ -191,7 +197,7 @@ func (c *Client) repeat(ctx context.Context, r repeatable, attempt func() error)
 	var waited time.Duration
 	for n := 1; ; n++ {
 		err := attempt()
-		if err == nil || ctx.Err() != nil || n > c.retry.Max || !r.allows(classify(err)) {
+		if err == nil || ctx.Err() != nil || !c.retry.again(n, err) || !r.allows(classify(err)) {
 			return err
 		}
 		wait := Pause(n, c.retry.Base, c.retry.Cap, err)
@@ -205,6 +211,12 @@ func (c *Client) repeat(ctx context.Context, r repeatable, attempt func() error)
 			return err
 		}
 	}
+}
+
+// again reports whether a call may be repeated for the n-th time.
+func (p *RetryPolicy) again(n int, err error) bool {
+	underWay := errors.Is(err, ErrOperationInProgress) && RetryAfter(err) > 0
+	return n <= p.Max || underWay && p.Max > 0
 }
 
 // sleep waits for d and reports whether ctx outlived it. A pause that would

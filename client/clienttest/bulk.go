@@ -56,7 +56,7 @@ func (s *Server) bulkLoad(w http.ResponseWriter, r *http.Request, name string) *
 	case f != nil:
 		return f
 	case t.openLoad() != nil:
-		return refuse(409, "operation_in_progress", "another bulk load is open")
+		return refuse(409, "operation_in_progress", "the bulk load session %s is open", t.openLoad().id).with("operationId", t.openLoad().id)
 	case !stream && !t.empty():
 		return refuse(409, "tree_not_empty", "tree %q holds keys or tombstones", name)
 	}

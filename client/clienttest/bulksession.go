@@ -1,8 +1,11 @@
 package clienttest
 
 import (
+	"cmp"
 	"crypto/sha256"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,6 +35,9 @@ func (t *tree) openLoad() *session {
 // bulkSession serves what lies under bulk-loads.
 func (s *Server) bulkSession(w http.ResponseWriter, r *http.Request, name, rest string) *refusal {
 	id, step, _ := strings.Cut(rest, "/")
+	if id == "" && r.Method == http.MethodGet {
+		return s.listLoads(w, r, name)
+	}
 	t, f := s.open(name, r.Method == http.MethodPut && step == "")
 	if f != nil {
 		return f
@@ -58,13 +64,38 @@ func (s *Server) bulkSession(w http.ResponseWriter, r *http.Request, name, rest 
 	return refuse(404, "route_not_found", "no such resource")
 }
 
+// listLoads lists the sessions, the one changed last first.
+func (s *Server) listLoads(w http.ResponseWriter, r *http.Request, name string) *refusal {
+	t, f := s.open(name, false)
+	if f != nil {
+		return f
+	}
+	limit := 100
+	if given := r.URL.Query().Get("limit"); given != "" {
+		n, err := strconv.Atoi(given)
+		if err != nil || n < 1 || n > 1000 {
+			return refuse(400, "invalid_argument", "limit: must be 1 to 1000")
+		}
+		limit = n
+	}
+	all := slices.SortedFunc(maps.Values(t.loads), func(x, y *session) int {
+		return cmp.Or(y.updated.Compare(x.updated), strings.Compare(x.id, y.id))
+	})
+	states := []map[string]any{}
+	for _, l := range all[:min(limit, len(all))] {
+		states = append(states, l.state())
+	}
+	answer(w, http.StatusOK, map[string]any{"bulkLoads": states})
+	return nil
+}
+
 func (s *Server) beginLoad(w http.ResponseWriter, t *tree, id string) *refusal {
 	if l := t.loads[id]; l != nil {
 		answer(w, http.StatusOK, l.state())
 		return nil
 	}
 	if open := t.openLoad(); open != nil {
-		return refuse(409, "operation_in_progress", "bulk load %q is open", open.id)
+		return refuse(409, "operation_in_progress", "the bulk load session %s is open", open.id).with("operationId", open.id)
 	}
 	if !t.empty() {
 		return refuse(409, "tree_not_empty", "the tree holds keys or tombstones")
@@ -92,14 +123,15 @@ func (s *Server) appendChunk(w http.ResponseWriter, r *http.Request, t *tree, l 
 		return f
 	}
 	sum := sha256.Sum256(raw)
+	replay := index == l.next-1 && index >= 0
 	switch {
-	case l.status != "open":
-		return refuse(409, "operation_mismatch", "bulk load %q is %s", l.id, l.status)
-	case index == l.next-1 && sum == l.digest:
+	case l.status == "aborted" || l.status != "open" && !replay:
+		return refuse(409, "operation_mismatch", "bulk load %s is %s", l.id, l.status).with("operationId", l.id)
+	case replay && sum == l.digest:
 		answer(w, http.StatusOK, l.ack)
 		return nil
-	case index == l.next-1:
-		return refuse(409, "operation_mismatch", "chunk %d had other contents", index)
+	case replay:
+		return refuse(409, "operation_mismatch", "chunk %d of bulk load %s was begun with other contents", index, l.id).with("operationId", l.id).with("chunkIndex", index)
 	case index != l.next:
 		return refuse(409, "chunk_out_of_sequence", "chunk %d is expected", l.next).with("chunkIndex", index).with("expectedChunkIndex", l.next)
 	}
@@ -124,7 +156,7 @@ func (s *Server) appendChunk(w http.ResponseWriter, r *http.Request, t *tree, l 
 
 func (s *Server) endLoad(w http.ResponseWriter, t *tree, l *session, status string) *refusal {
 	if l.status != "open" && l.status != status {
-		return refuse(409, "operation_mismatch", "bulk load %q is %s", l.id, l.status)
+		return refuse(409, "operation_mismatch", "bulk load %s is %s", l.id, l.status).with("operationId", l.id)
 	}
 	if l.status == "open" {
 		l.status, l.updated = status, s.now()
