@@ -333,3 +333,16 @@ func TestWhatWasNotTriedIsNotTakenForDone(t *testing.T) {
 		})
 	}
 }
+
+// A batch that is refused, or aborted and begun again, frees its keys itself: no
+// tick is needed, and nobody has to meet what it left.
+func TestABatchThatDoesNotHappenFreesItsKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRivals(t)
+		ops := setAll(r.keys, "new")
+		ops[1].IfAbsent = true
+		_, err := r.first.AtomicBatch(t.Context(), ops, "")
+		wantMismatch(t, err, r.keys[1])
+		nothingPending(t, r.other, r.second)
+	})
+}

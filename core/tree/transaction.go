@@ -318,9 +318,6 @@ func (x *transaction) note(results []shard.WriteResult) {
 func (x *transaction) commit(ctx context.Context) error {
 	for {
 		row := *x.row
-		if row.State != txn.Pending {
-			return errRetry
-		}
 		err := x.t.db.txns.Change(ctx, x.treeID, x.row, func(r *txn.Row) {
 			r.State = txn.Committed
 			r.Version = clock.Version{Time: clock.Next(max(x.top.Time, r.Floor), x.t.db.clock.Now()), Writer: x.top.Writer}

@@ -117,13 +117,16 @@ func TestOneDecisionStands(t *testing.T) {
 		r := w.begin(t, w.a)
 		w.spoil(fault)
 		w.faults.Add(faulty.Rule{When: faulty.Writes, Times: 1, Do: faulty.Delay(time.Millisecond, time.Millisecond)})
-		var aborted Outcome
-		var aerr error
+		var (
+			aborted Outcome
+			aerr    error
+			tx      = r.Tx()
+		)
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
 			_ = w.src.Sleep(t.Context(), time.Duration(w.src.Uint64()%4)*time.Millisecond)
-			aborted, aerr = w.b.Abort(t.Context(), treeID, r.Tx())
+			aborted, aerr = w.b.Abort(t.Context(), treeID, tx)
 		}()
 		err := w.a.Change(t.Context(), treeID, r, commit)
 		<-done
