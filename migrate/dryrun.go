@@ -212,8 +212,11 @@ func (s *sampled) Read(ctx context.Context, from source.Position) iter.Seq2[sour
 	}
 }
 
-// FirstKeys maps the first records of a source and returns their keys in
-// order. Records that would be rejected are left out.
+// maxPassed is about how many rejected records FirstKeys passes over.
+const maxPassed = 10_000
+
+// FirstKeys maps the first records of a source until it has n keys, and returns
+// them in order. Records that would be rejected are passed over.
 func FirstKeys(ctx context.Context, o Options, n int) ([]string, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -224,19 +227,19 @@ func FirstKeys(ctx context.Context, o Options, n int) ([]string, error) {
 		return nil, err
 	}
 	keys := []string{}
-	s := &sampled{Source: o.Source, left: int64(n)}
-	for p, err := range s.Read(ctx, nil) {
-		if errors.Is(err, errSampled) {
-			break
-		}
+	seen := 0
+	for p, err := range o.Source.Read(ctx, nil) {
 		if err != nil {
 			return nil, fmt.Errorf("read the source: %w", err)
 		}
 		for i := range p.Records {
 			var e spool.Entry
-			if mapper.Map(&p.Records[i], &e) == nil {
+			if len(keys) < n && mapper.Map(&p.Records[i], &e) == nil {
 				keys = append(keys, e.Key)
 			}
+		}
+		if seen += len(p.Records) + len(p.Faults); len(keys) == n || seen >= n+maxPassed {
+			break
 		}
 	}
 	slices.Sort(keys)

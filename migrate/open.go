@@ -81,6 +81,9 @@ func Run(ctx context.Context, o Options) (Report, error) {
 
 // open takes the folder and reads the state, or makes one.
 func (m *migration) open(ctx context.Context) (err error) {
+	if err := CheckFolder(m.Dir); err != nil {
+		return err
+	}
 	if m.dir, err = durable.Open(m.Dir, m.Step); err != nil {
 		return err
 	}

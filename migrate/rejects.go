@@ -20,6 +20,9 @@ type Reject struct {
 // maxKinds bounds how many kinds of reasons are counted apart.
 const maxKinds = 200
 
+// maxRejectKey is the longest key that the reject file tells.
+const maxRejectKey = 64 << 10
+
 // otherKinds is the kind of reasons beyond maxKinds.
 const otherKinds = "other reasons"
 
@@ -33,7 +36,10 @@ func (m *migration) reject(f source.Fault) error {
 	m.st.Reasons[kind]++
 	if !m.told[kind] {
 		m.told[kind] = true
-		m.Notify(Event{Kind: EventReject, Text: fmt.Sprintf("rejected: %s: %s", f.Origin, f.Reason), Fault: &f})
+		m.Notify(Event{Kind: EventReject, Text: fmt.Sprintf("rejected: %s: %s", source.Short(f.Origin), f.Reason), Fault: &f})
+	}
+	if len(f.Key) > maxRejectKey {
+		f.Key = ""
 	}
 	if err := m.rejects.Line(Reject{f.Origin, f.Key, f.Reason}); err != nil {
 		return fmt.Errorf("%w: %w", errDisk, err)

@@ -56,6 +56,10 @@ type Report struct {
 	// looked at the tree alone.
 	Earlier bool `json:"earlier,omitempty"`
 	Counts
+	// InFlight counts entries that were being sent and have not been
+	// acknowledged: some or all of them may be in the tree beside Loaded.
+	InFlight int64 `json:"inFlight,omitempty"`
+	// Chunks are those of the entries loaded.
 	Chunks int64 `json:"chunks"`
 	// TotalLiveKeys is what the service counted at the end of the load, or now
 	// if Earlier is set. TreeCreated is when the tree was made.
@@ -160,6 +164,10 @@ func (m *migration) report() Report {
 		Counts: m.st.Counts, Chunks: m.st.Chunks, TotalLiveKeys: m.st.LiveKeys, OverLimit: m.st.OverLimit, Reasons: m.st.Reasons,
 		Lossy: m.st.Lossy, Cut: m.st.Cut, Started: m.st.Started, TreeCreated: m.st.TreeCreated, Earlier: m.earlier,
 	}
+	for _, p := range m.st.Pending {
+		r.InFlight += p.Entries
+	}
+	r.Chunks -= int64(len(m.st.Pending))
 	var v verdict
 	if len(m.st.Verdict) > 0 && json.Unmarshal(m.st.Verdict, &v) == nil {
 		r.Verified, r.Verification = &v.Equal, v.Report

@@ -215,7 +215,7 @@ func (p *pass) present(f *source.Fault, list *spool.Spool) error {
 		return p.listed(f.Key, list)
 	default:
 		if p.st.Nameless++; p.st.Nameless == 1 {
-			p.st.FirstNameless = f.Origin + ": " + f.Reason
+			p.st.FirstNameless = source.Short(f.Origin) + ": " + f.Reason
 		}
 	}
 	return nil

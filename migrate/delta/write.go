@@ -213,7 +213,7 @@ func (p *pass) fault(f source.Fault) error {
 		return err
 	}
 	if n := p.st.Counts.Rejected; p.MaxRejects >= 0 && n > p.MaxRejects {
-		return fmt.Errorf("%w: %d, and %d are allowed (--max-rejects); the last one: %s: %s", ErrTooManyRejects, n, p.MaxRejects, f.Origin, f.Reason)
+		return fmt.Errorf("%w: %d, and %d are allowed (--max-rejects); the last one: %s: %s", ErrTooManyRejects, n, p.MaxRejects, source.Short(f.Origin), f.Reason)
 	}
 	return nil
 }

@@ -190,7 +190,8 @@ func (s *Source) header(fields [][]byte) error {
 	return nil
 }
 
-// estimate guesses the number of rows from the lines at the beginning.
+// estimate guesses the number of rows from the lines at the beginning, those of
+// the header left out.
 func (s *Source) estimate(size int64) int64 {
 	f, err := os.Open(s.o.Path)
 	if err != nil {
@@ -199,11 +200,17 @@ func (s *Source) estimate(size int64) int64 {
 	defer func() { _ = f.Close() }()
 	head := make([]byte, 256<<10)
 	n, _ := io.ReadFull(f, head)
-	rows := int64(bytes.Count(head[:n], []byte{'\n'}))
-	if rows == 0 {
+	head = head[:n]
+	rows := int64(bytes.Count(head, []byte{'\n'}))
+	switch {
+	case int64(n) == size && n > 0 && head[n-1] != '\n':
+		rows++
+	case int64(n) < size && rows == 0:
 		return -1
+	case int64(n) < size:
+		rows = size * rows / int64(n)
 	}
-	return max(1, size*rows/int64(n))
+	return max(0, rows-s.first.Line)
 }
 
 // input is the file, open at a place.

@@ -323,6 +323,6 @@ func (rd *reader) takeChange(page *source.Page, sp *spool.Spool) error {
 
 func (c *Counted) fault(f *source.Fault) {
 	if c.Faults++; c.Faults <= maxFaults {
-		c.FirstFaults = append(c.FirstFaults, f.Origin+": "+f.Reason)
+		c.FirstFaults = append(c.FirstFaults, source.Short(f.Origin)+": "+f.Reason)
 	}
 }

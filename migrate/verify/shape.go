@@ -28,14 +28,21 @@ type Shape struct {
 	SampledAt time.Time `json:"sampledAt"`
 }
 
-// ShapeOf asks the service for the shape of a tree; keys are counted, which
+// ShapeOf asks the service for the shape of a tree; keys are counted now, which
 // reads the whole tree.
 func ShapeOf(ctx context.Context, t *client.Tree) (Shape, error) {
 	d, err := t.Diagnostics(ctx, true)
 	if err != nil {
 		return Shape{}, fmt.Errorf("diagnose tree: %w", err)
 	}
-	return shapeOf(&d), nil
+	s := shapeOf(&d)
+	// Diagnostics may be some minutes old; the number of keys is that of now.
+	n, err := t.Count(ctx, client.Range{}, client.CountOptions{})
+	if err != nil {
+		return Shape{}, fmt.Errorf("count the keys of the tree: %w", err)
+	}
+	s.LiveKeys = n.Total
+	return s, nil
 }
 
 func shapeOf(d *client.Diagnostics) Shape {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -111,13 +112,33 @@ func Run(ctx context.Context, args []string, con Console) (code int) {
 	if len(args) == 0 {
 		args = []string{"--help"}
 	}
-	parsed, err := parse(parser, args)
+	parsed, err := parse(parser, joinNegative(args))
 	e.server, e.token, e.cacert, e.json = g.Server, g.Token, g.CACert, g.JSON
 	if err != nil {
 		return e.report(fmt.Errorf("%w: %w; see \"%s --help\"", errUsage, err, commandOf(err)))
 	}
 	return e.report(parsed.Run(e))
 }
+
+// joinNegative joins a number below zero to the flag before it, so that it is
+// not taken for a flag: --max-rejects -1.
+func joinNegative(args []string) []string {
+	out := make([]string, 0, len(args))
+	for i := 0; i < len(args); i++ {
+		arg := args[i]
+		if arg == "--" {
+			return append(out, args[i:]...)
+		}
+		if strings.HasPrefix(arg, "--") && !strings.Contains(arg, "=") && i+1 < len(args) && negative(args[i+1]) {
+			i++
+			arg += "=" + args[i]
+		}
+		out = append(out, arg)
+	}
+	return out
+}
+
+func negative(s string) bool { return len(s) > 1 && s[0] == '-' && s[1] >= '0' && s[1] <= '9' }
 
 // commandOf is as much of the command as was understood before err.
 func commandOf(err error) string {

@@ -39,7 +39,7 @@ Examples:
 type cursorOpenCmd struct {
 	Tree string `arg:"" help:"Name of the tree."`
 	rangeFlags
-	Kind     client.CursorKind `enum:"entries,keys,delete-range" default:"entries" help:"What its pages are: ${enum}."`
+	Kind     client.CursorKind `enum:"entries,keys,delete-range" default:"entries" help:"What its pages are: entries, keys or delete-range."`
 	Snapshot bool              `help:"Keep the state of this moment for all pages."`
 	Reverse  bool              `short:"r" help:"Descending order."`
 	All      bool              `help:"Delete every key of the tree, page by page."`
@@ -106,7 +106,7 @@ type cursorNextCmd struct {
 	Limit int       `short:"n" help:"At most this many entries; the service's default, 1000, if not given." placeholder:"N"`
 	Page  int64     `help:"Number of the page: the next one, or the last one again." placeholder:"K"`
 	All   bool      `help:"Take all the pages that are left."`
-	As    rows.Form `enum:"auto,text,json,base64" default:"auto" help:"Form of values with --json: ${enum}."`
+	As    rows.Form `enum:"auto,text,json,base64" default:"auto" help:"Form of values with --json: auto, text, json or base64."`
 }
 
 // Help implements kong.HelpProvider.

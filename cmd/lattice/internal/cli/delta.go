@@ -268,6 +268,7 @@ func (e *env) commands() (again, compare string) {
 		}
 	}
 	a = append(a, "--since", sinceState)
+	v = append(v, "--values", "all")
 	return "lattice " + strings.Join(a, " "), "lattice " + strings.Join(v, " ")
 }
 

@@ -18,9 +18,9 @@ type exportCmd struct {
 	Tree string `arg:"" help:"Name of the tree."`
 	File string `arg:"" optional:"" default:"-" help:"The file; - or nothing is standard output."`
 	rangeFlags
-	Format   format     `enum:"auto,ndjson,csv,tsv" default:"auto" help:"Form of the file: ${enum}; auto goes by its name."`
-	As       rows.Form  `enum:"default,base64,text,json,auto" default:"default" help:"Form of values: ${enum}. The default is base64 for NDJSON, text for CSV and TSV; auto is text where it fits."`
-	Progress meterStyle `enum:"auto,bar,lines,none" default:"auto" help:"How to show progress: ${enum}."`
+	Format   format     `enum:"auto,ndjson,csv,tsv" default:"auto" help:"Form of the file: auto, ndjson, csv or tsv; auto goes by its name."`
+	As       rows.Form  `enum:"default,base64,text,json,auto" default:"default" help:"Form of values: default, base64, text, json or auto. The default is base64 for NDJSON, text for CSV and TSV; auto is text where it fits."`
+	Progress meterStyle `enum:"auto,bar,lines,none" default:"auto" help:"How to show progress: auto, bar, lines or none."`
 }
 
 // Help implements kong.HelpProvider.

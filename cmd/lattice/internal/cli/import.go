@@ -27,7 +27,7 @@ type importCmd struct {
 	MaxRejects  int64         `help:"Stop when this many rows were rejected; 0 reads on to the end." default:"0" placeholder:"N"`
 	RejectFile  string        `help:"Write rejected rows here, as NDJSON with line and reason." placeholder:"FILE"`
 	RetryFor    time.Duration `default:"5m" help:"How long to wait for a service that is busy, or has gone away; one that never answered gets 10s." placeholder:"DURATION"`
-	Progress    meterStyle    `enum:"auto,bar,lines,none" default:"auto" help:"How to show progress: ${enum}."`
+	Progress    meterStyle    `enum:"auto,bar,lines,none" default:"auto" help:"How to show progress: auto, bar, lines or none."`
 }
 
 // Help implements kong.HelpProvider.

@@ -4,10 +4,10 @@ import "github.com/latticekv/lattice/cmd/lattice/internal/rows"
 
 // inputFlags say how the rows of a file are to be read.
 type inputFlags struct {
-	Format      format `enum:"auto,ndjson,csv,tsv" default:"auto" help:"Form of the file: ${enum}; auto goes by its name."`
+	Format      format `enum:"auto,ndjson,csv,tsv" default:"auto" help:"Form of the file: auto, ndjson, csv or tsv; auto goes by its name."`
 	KeyColumn   string `help:"Column of the key." placeholder:"COLUMN" group:"CSV and TSV"`
 	ValueColumn string `help:"Column of the value." placeholder:"COLUMN" group:"CSV and TSV"`
-	KeyTemplate string `help:"Key made of columns: \"user/{id}\", or \"{nr:8}\" with zeros in front." placeholder:"TEMPLATE" group:"CSV and TSV"`
+	KeyTemplate string `help:"Key made of columns: \"user/{id}\", or \"{nr:8}\" with zeros in front. Columns are put in as they are: unlike migrate, one that holds a character of the template is no fault." placeholder:"TEMPLATE" group:"CSV and TSV"`
 	Delimiter   string `help:"Character between fields, or tab." placeholder:"CHAR" group:"CSV and TSV"`
 	NoHeader    bool   `help:"The first row is data; columns are 1, 2, 3…" group:"CSV and TSV"`
 	NoQuotes    bool   `help:"Quotes are ordinary characters and every line is a row." group:"CSV and TSV"`

@@ -62,8 +62,8 @@ type migrateFlags struct {
 
 	Value         string   `help:"The value: json is the record as an object, column:NAME one field; as the source has it if not given." placeholder:"RULE" group:"Keys and values"`
 	Columns       []string `help:"Fields of the object, in this order; all if not given." placeholder:"NAME" group:"Keys and values"`
-	NullValue     string   `enum:"reject,empty" default:"reject" help:"What becomes of NULL in the field that is the value: ${enum}." group:"Keys and values"`
-	InvalidText   string   `enum:"reject,base64" default:"reject" help:"What becomes of text that is not UTF-8 in an object: ${enum}." group:"Keys and values"`
+	NullValue     string   `enum:"reject,empty" default:"reject" help:"What becomes of NULL in the field that is the value: reject or empty." group:"Keys and values"`
+	InvalidText   string   `enum:"reject,base64" default:"reject" help:"What becomes of text that is not UTF-8 in an object: reject or base64." group:"Keys and values"`
 	MaxValueBytes int      `help:"Longest value; the tree's MaxValueSizeBytes if not given." placeholder:"N" group:"Keys and values"`
 	TTLColumn     string   `name:"ttl-column" help:"Field with a time to live, counted from the start of the migration." placeholder:"NAME" group:"Keys and values"`
 	ExpiresColumn string   `help:"Field with the moment of expiry." placeholder:"NAME" group:"Keys and values"`
@@ -75,7 +75,7 @@ type migrateFlags struct {
 
 	State      string  `help:"Folder of the state; ./lattice-migrate-TREE if not given." placeholder:"DIR" group:"Running"`
 	Restart    bool    `help:"Discard what an earlier run has done." group:"Running"`
-	Verify     string  `enum:"off,keys,sample,all" default:"sample" help:"Compare the tree with the source at the end: all keys, and no, a sample of, or all values: ${enum}." group:"Running"`
+	Verify     string  `enum:"off,keys,sample,all" default:"sample" help:"Compare the tree with what was loaded, at the end: keys compares all keys, sample also a sample of the values, all also all values; off compares nothing." group:"Running"`
 	MaxRejects int64   `default:"0" help:"How many records may be rejected; with more, nothing is loaded. -1 is any number." placeholder:"N" group:"Running"`
 	Rate       float64 `help:"Most records to read in a second." placeholder:"N" group:"Running"`
 
@@ -84,7 +84,7 @@ type migrateFlags struct {
 	ChunkEntries int           `default:"10000" help:"Most entries in a chunk." placeholder:"N" group:"Running"`
 	ChunkBytes   int           `default:"4194304" help:"Most bytes in a chunk." placeholder:"N" group:"Running"`
 	RetryFor     time.Duration `default:"5m" help:"How long to wait for a service that is busy or gone." placeholder:"DURATION" group:"Running"`
-	Progress     meterStyle    `enum:"auto,bar,lines,none" default:"auto" help:"How to show progress: ${enum}." group:"Running"`
+	Progress     meterStyle    `enum:"auto,bar,lines,none" default:"auto" help:"How to show progress: auto, bar, lines or none." group:"Running"`
 
 	// shape are further options that decide what keys and values are, by flag.
 	shape map[string]string
@@ -315,7 +315,7 @@ func migrateCode(err error) (int, bool) {
 		return ExitInterrupted, true
 	case errors.Is(err, migrate.ErrPatience):
 		return ExitFailed, true
-	case errors.As(err, &mismatch), errors.As(err, &template):
+	case errors.As(err, &mismatch), errors.As(err, &template), errors.Is(err, migrate.ErrFolder):
 		return ExitUsage, true
 	}
 	for _, no := range []error{migrate.ErrTooManyRejects, migrate.ErrNotEmpty, migrate.ErrNoTree, migrate.ErrOtherTree, migrate.ErrSessionLost, migrate.ErrOrder, migrate.ErrUnbalanced, migrate.ErrDiffers} {

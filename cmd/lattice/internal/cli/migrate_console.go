@@ -12,6 +12,7 @@ import (
 
 	"github.com/latticekv/lattice/cmd/lattice/internal/progress"
 	"github.com/latticekv/lattice/migrate"
+	"github.com/latticekv/lattice/migrate/source"
 	"github.com/latticekv/lattice/migrate/verify"
 )
 
@@ -150,7 +151,11 @@ func (c *migrateConsole) printReport(r *migrate.Report, err error) error {
 		return nil // the error says all
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s read: %s loaded in %s", plural(r.Read, "record"), progress.Group(r.Loaded), plural(r.Chunks, "chunk"))
+	least := ""
+	if r.InFlight > 0 {
+		least = "at least "
+	}
+	fmt.Fprintf(&b, "%s read: %s%s loaded in %s", plural(r.Read, "record"), least, progress.Group(r.Loaded), plural(r.Chunks, "chunk"))
 	for _, n := range []struct {
 		n    int64
 		what string
@@ -227,7 +232,7 @@ func (c *migrateConsole) printTrial(t *migrate.Trial) error {
 	fmt.Fprintf(&b, "Sizes of values in bytes: half up to %d, 99%% up to %d, the largest %d\n", t.ValueSizes.P50, t.ValueSizes.P99, t.ValueSizes.Max)
 	c.printLosses(&b, t.Reasons, t.Lossy)
 	for _, r := range t.FirstRejects {
-		fmt.Fprintf(&b, "  %s: %s\n", r.Origin, r.Reason)
+		fmt.Fprintf(&b, "  %s: %s\n", source.Short(r.Origin), r.Reason)
 	}
 	if len(t.FirstDuplicate) == 2 {
 		fmt.Fprintf(&b, "First key that comes twice: %s and %s\n", t.FirstDuplicate[0], t.FirstDuplicate[1])

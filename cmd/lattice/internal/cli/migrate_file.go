@@ -11,7 +11,7 @@ type migrateFileCmd struct {
 	migrateFlags
 	File string `arg:"" help:"The file, compressed with gzip or not."`
 
-	Format    format  `enum:"auto,ndjson,csv,tsv" default:"auto" help:"Form of the file: ${enum}; auto goes by its name." group:"Source"`
+	Format    format  `enum:"auto,ndjson,csv,tsv" default:"auto" help:"Form of the file: auto, ndjson, csv or tsv; auto goes by its name." group:"Source"`
 	Delimiter string  `help:"Character between fields, or tab." placeholder:"CHAR" group:"Source"`
 	NoHeader  bool    `help:"The first row is data; columns are 1, 2, 3…" group:"Source"`
 	NoQuotes  bool    `help:"Quotes are ordinary characters and every line is a row." group:"Source"`

@@ -49,6 +49,9 @@ func (f *migrateFlags) open(e *env, src source.Source) (_ *place, err error) {
 	if err != nil {
 		return nil, usagef("%v", err)
 	}
+	if err := migrate.CheckFolder(f.dir()); err != nil {
+		return nil, err
+	}
 	if p.dir, err = durable.Open(f.dir(), nil); err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -241,9 +242,8 @@ func TestMigrateInTheOrderOfTheSource(t *testing.T) {
 func loadOf(t *testing.T, l *tool) string {
 	t.Helper()
 	r := l.run("", "migrate", "file", "cities", file(t, "c.csv", cities), "--key-template", "{id:4}", "--state", t.TempDir())
-	_, rest, ok := strings.Cut(r.err, `bulk load "`)
-	id, _, closed := strings.Cut(rest, `"`)
-	if r.code != ExitNo || !ok || !closed {
+	id := regexp.MustCompile(`migrate-[0-9A-Z]+`).FindString(r.err)
+	if r.code != ExitNo || id == "" {
 		t.Fatalf("exit %d: %s", r.code, r.err)
 	}
 	return id

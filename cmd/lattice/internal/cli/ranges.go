@@ -17,7 +17,7 @@ type scanCmd struct {
 	Reverse  bool          `short:"r" help:"Descending order."`
 	Limit    int           `short:"n" help:"Print at most this many entries." placeholder:"N"`
 	KeysOnly bool          `short:"k" help:"Print keys without values."`
-	As       rows.Form     `enum:"auto,text,json,base64" default:"auto" help:"Form of values with --json: ${enum}."`
+	As       rows.Form     `enum:"auto,text,json,base64" default:"auto" help:"Form of values with --json: auto, text, json or base64."`
 	MaxAge   time.Duration `help:"Accept a view up to this old, such as 5s." placeholder:"DURATION"`
 	Snapshot bool          `help:"Show the range as it is at one moment, whatever is written meanwhile."`
 }

@@ -54,7 +54,7 @@ Examples:
 
 // verifyFlags say how to compare.
 type verifyFlags struct {
-	Values      string        `enum:"all,sample,none" default:"sample" help:"Which values to compare, beside those at the ends of each prefix: ${enum}." group:"Comparison"`
+	Values      string        `enum:"all,sample,none" default:"sample" help:"Which values to compare, beside those at the ends of each prefix: all, sample or none." group:"Comparison"`
 	SampleShare string        `default:"1%" help:"Part of the values in a sample; at least 1,000 are." placeholder:"PERCENT" group:"Comparison"`
 	PrefixDepth int           `default:"1" help:"How many segments of a key make its prefix, at most 16." placeholder:"N" group:"Comparison"`
 	Separator   string        `default:"/" help:"What ends a segment of a key." placeholder:"TEXT" group:"Comparison"`

@@ -118,7 +118,7 @@ func TestDelta(t *testing.T) {
 	out := l.ok("", append(migrate, "--since", "state")...)
 	l.says(out, "5 records read: 2 written, 3 the same already.", "Delta pass completed in ", "To cut over from ", "to tree cities at "+l.url,
 		"wrote 2 and deleted 0 keys", "with --deletes if", "migrate file cities "+csv+" --key-template 'city/{country}/{id:4}' --state "+state+" --since state\n",
-		"verify file cities "+csv+" --key-template 'city/{country}/{id:4}' --state "+state+"\n")
+		"verify file cities "+csv+" --key-template 'city/{country}/{id:4}' --state "+state+" --values all\n")
 	l.ok("", append([]string{"verify"}, args...)...)
 	if out := l.ok("", append(migrate, "--since", "state")...); !strings.Contains(out, "5 records read: 0 written, 5 the same already.") {
 		t.Error(out)
