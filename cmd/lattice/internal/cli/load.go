@@ -21,8 +21,8 @@ type loadCmd struct {
 
 	Mode          string `enum:"one-shot,stream,session" default:"one-shot" help:"How to load: ${enum}."`
 	Operation     string `help:"Id of the session; that of an interrupted one goes on with it. By default a new one." placeholder:"ID"`
-	ChunkEntries  int    `default:"100000" help:"Entries in a chunk of a session, at most 1,000,000." placeholder:"N"`
-	ChunkBytes    int    `default:"4194304" help:"Bytes at which a chunk of a session ends, at most 64 MiB." placeholder:"N"`
+	ChunkEntries  *int   `help:"Entries in a chunk of a session, at most 1,000,000; 100,000 by default." placeholder:"N"`
+	ChunkBytes    *int   `help:"Bytes at which a chunk of a session ends, at most 64 MiB; 4 MiB by default." placeholder:"N"`
 	EnforceLimits bool   `help:"Refuse keys, values and totals beyond the limits of ordinary writes, which are only counted otherwise."`
 
 	inputFlags
@@ -30,6 +30,7 @@ type loadCmd struct {
 	TTL        time.Duration `name:"ttl" help:"Time to live of rows that give none." placeholder:"DURATION"`
 	SkipBad    bool          `help:"Leave out rows that cannot be used, and report them; without it the first one ends the load."`
 	RejectFile string        `help:"Write rows that were left out here, as NDJSON with line and reason." placeholder:"FILE"`
+	RetryFor   time.Duration `default:"5m" help:"How long to wait for another load of the tree that is under way, or a service that is busy." placeholder:"DURATION"`
 	Progress   meterStyle    `enum:"auto,bar,lines,none" default:"auto" help:"How to show progress: ${enum}."`
 }
 
@@ -46,6 +47,11 @@ func (loadCmd) Help() string {
 
 A row that cannot be used ends the load, unless --skip-bad is given; the exit code is 1 then.
 
+A session that is committed is not loaded again: its last chunk is compared with that of the input,
+and the exit code is 1 if it differs, or cannot be compared for want of the same --chunk-entries and
+--chunk-bytes. While a one-shot or streamed load of the tree is under way, this one waits for it; that
+of a service that crashed is given up after a quarter of a minute.
+
 Examples:
 
     lattice load words words.ndjson.gz
@@ -59,16 +65,35 @@ func (c *loadCmd) Validate() error {
 	switch {
 	case c.Operation != "" && c.Mode != modeSession:
 		return errors.New("--operation goes with --mode=session")
-	case c.ChunkEntries < 1 || c.ChunkEntries > 1_000_000:
+	case (c.ChunkEntries != nil || c.ChunkBytes != nil) && c.Mode != modeSession:
+		return errors.New("--chunk-entries and --chunk-bytes go with --mode=session")
+	case outside(c.ChunkEntries, 1_000_000):
 		return errors.New("--chunk-entries must be 1 to 1,000,000")
-	case c.ChunkBytes < 1 || c.ChunkBytes > 64<<20:
+	case outside(c.ChunkBytes, 64<<20):
 		return errors.New("--chunk-bytes must be 1 to 67,108,864")
+	case c.RetryFor <= 0:
+		return errors.New("--retry-for must be positive")
 	case c.TTL < 0:
 		return errors.New("--ttl must be positive")
 	case c.RejectFile != "" && !c.SkipBad:
 		return errors.New("--reject-file goes with --skip-bad")
 	}
 	return nil
+}
+
+// outside reports whether a number that was given is not 1 to most.
+func outside(n *int, most int) bool { return n != nil && (*n < 1 || *n > most) }
+
+// cut is how entries are cut into chunks.
+func (c *loadCmd) cut() chunkCut {
+	cut := chunkCut{entries: 100_000, bytes: 4 << 20}
+	if c.ChunkEntries != nil {
+		cut.entries = *c.ChunkEntries
+	}
+	if c.ChunkBytes != nil {
+		cut.bytes = *c.ChunkBytes
+	}
+	return cut
 }
 
 const modeSession = "session"
@@ -83,6 +108,9 @@ type loaded struct {
 	Read     int64 `json:"read"`
 	Rejected int64 `json:"rejected"`
 	Skipped  int64 `json:"skipped,omitempty"`
+	// AlreadyCommitted says that the session was committed before, so that nothing
+	// was loaded now.
+	AlreadyCommitted bool `json:"alreadyCommitted,omitempty"`
 	client.BulkResult
 	Seconds  float64 `json:"seconds"`
 	Complete bool    `json:"complete"`
@@ -92,7 +120,7 @@ type loaded struct {
 
 // Run carries the command out.
 func (c *loadCmd) Run(e *env) error {
-	t, err := e.tree(c.Tree)
+	t, err := c.target(e)
 	if err != nil {
 		return err
 	}
@@ -140,8 +168,31 @@ func (c *loadCmd) load(e *env, t *client.Tree, f *feed, in *input, sum *loaded) 
 	var refused *client.Error
 	if errors.As(err, &refused) && refused.Bulk != nil {
 		sum.Accepted = refused.Bulk.Accepted
+		err = f.lines.explain(refused, err)
 	}
 	return err
+}
+
+// target is the tree, with a client that waits as long as was asked for.
+func (c *loadCmd) target(e *env) (*client.Tree, error) {
+	told := false
+	cl, err := e.newClient(client.RetryPolicy{Budget: c.RetryFor, OnRetry: func(r client.Retry) {
+		var refused *client.Error
+		switch {
+		case e.json:
+		case errors.Is(r.Err, client.ErrOperationInProgress) && errors.As(r.Err, &refused):
+			if !told {
+				fmt.Fprintf(e.Err, "Waiting: %s.\n", refused.Detail)
+			}
+			told = true
+		case e.ErrTTY:
+			fmt.Fprintf(e.Err, "The service does not answer well (%s); trying again in %s.\n", brief(r.Err), r.Wait.Round(100*time.Millisecond))
+		}
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return cl.Tree(c.Tree), nil
 }
 
 // session loads chunks, from the first that is not acknowledged on.
@@ -153,18 +204,20 @@ func (c *loadCmd) session(ctx context.Context, t *client.Tree, entries iter.Seq2
 	if state.Status == client.BulkAborted {
 		return stop("session %s is aborted", c.Operation)
 	}
-	s := &sending{t: t, state: state, o: o, sum: sum, maxEntries: c.ChunkEntries, maxBytes: c.ChunkBytes}
-	sum.Accepted, sum.OverLimit = state.Accepted, state.OverLimit
-	for entry, err := range entries {
-		if err == nil {
-			err = s.add(ctx, &entry)
-		}
-		if err != nil {
+	if state.Status == client.BulkCommitted {
+		sum.AlreadyCommitted = true
+		again := &repeated{t: t, state: state, o: o, cut: c.cut()}
+		if err := again.compare(ctx, entries); err != nil {
 			return err
 		}
+		sum.Skipped = state.Accepted
 	}
-	if err := s.finish(ctx); err != nil {
-		return err
+	s := &sending{t: t, state: state, o: o, sum: sum, cut: c.cut()}
+	sum.Accepted, sum.OverLimit = state.Accepted, state.OverLimit
+	if !sum.AlreadyCommitted {
+		if err := s.sendAll(ctx, entries); err != nil {
+			return err
+		}
 	}
 	done, err := t.CommitBulkLoad(ctx, c.Operation)
 	sum.TotalLiveKeys = done.TotalLiveKeys
@@ -192,6 +245,10 @@ func (c *loadCmd) print(e *env, sum *loaded, rej *rejects, err error) error {
 	rej.print(e.Err, sum.Rejected)
 	if err != nil {
 		return c.hint(e, sum)
+	}
+	if sum.AlreadyCommitted {
+		return e.printf("Session %s was already committed with %s; nothing was loaded now.\nThe tree has %s.\n",
+			c.Operation, entryCount(sum.Accepted), plural(sum.TotalLiveKeys, "live key"))
 	}
 	took := time.Duration(sum.Seconds * float64(time.Second))
 	line := fmt.Sprintf("Loaded %s into %s in %s (%s entries/s)", entryCount(sum.Accepted), show(c.Tree), progress.Took(took),
@@ -231,6 +288,8 @@ func printOverLimit(e *env, sum *loaded) error {
 // hint says how to go on after a load that failed.
 func (c *loadCmd) hint(e *env, sum *loaded) error {
 	switch {
+	case sum.AlreadyCommitted:
+		return nil
 	case c.Mode == modeSession && sum.Accepted > 0:
 		return e.printf("%s are loaded and durable. To go on, run the same command with --operation=%s; to give up: lattice loads abort %s %s\n",
 			entryCount(sum.Accepted), c.Operation, show(c.Tree), c.Operation)

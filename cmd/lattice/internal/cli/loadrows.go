@@ -38,6 +38,9 @@ type feed struct {
 	now       func() time.Time
 
 	read, rejected atomic.Int64
+	// lines are the places in the input of what was yielded; they are looked at
+	// when that is over.
+	lines lineNumbers
 }
 
 // pulled is what the source said.
@@ -61,6 +64,7 @@ func (f *feed) entries(ctx context.Context, sent *atomic.Int64) iter.Seq2[client
 			if err == nil {
 				sent.Add(1)
 				last = e.Key
+				f.lines.add(p.row.Line)
 			}
 			if !yield(e, err) || err != nil {
 				return
@@ -171,8 +175,27 @@ type sending struct {
 	o     client.BulkOptions
 	sum   *loaded
 	chunk client.ChunkWriter
-	// maxEntries and maxBytes end a chunk.
-	maxEntries, maxBytes int
+	cut   chunkCut
+}
+
+// sendAll sends everything.
+func (s *sending) sendAll(ctx context.Context, entries iter.Seq2[client.BulkEntry, error]) error {
+	for entry, err := range entries {
+		if err == nil {
+			err = s.add(ctx, &entry)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return s.finish(ctx)
+}
+
+// chunkCut ends a chunk: at so many entries, or bytes.
+type chunkCut struct{ entries, bytes int }
+
+func (c chunkCut) full(w *client.ChunkWriter) bool {
+	return w.Entries() >= c.entries || w.Len() >= c.bytes
 }
 
 // add takes the next entry. What is acknowledged already is passed over.
@@ -184,13 +207,10 @@ func (s *sending) add(ctx context.Context, e *client.BulkEntry) error {
 	if err := s.checkSkipped(); err != nil {
 		return err
 	}
-	if s.state.Status == client.BulkCommitted {
-		return stop("session %s is committed, and the input has more rows than it loaded", s.state.OperationID)
-	}
 	if err := s.chunk.Append(e); err != nil {
 		return err
 	}
-	if s.chunk.Entries() < s.maxEntries && s.chunk.Len() < s.maxBytes {
+	if !s.cut.full(&s.chunk) {
 		return nil
 	}
 	return s.send(ctx)

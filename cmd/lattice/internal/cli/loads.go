@@ -2,13 +2,17 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"text/tabwriter"
 
 	"github.com/latticekv/lattice/client"
+	"github.com/latticekv/lattice/cmd/lattice/internal/progress"
 )
 
 // loadsCmd looks after bulk load sessions.
 type loadsCmd struct {
+	List   loadsListCmd   `cmd:"" help:"List the sessions of a tree, the one changed last first."`
 	State  loadsStateCmd  `cmd:"" help:"Show where a session stands."`
 	Commit loadsCommitCmd `cmd:"" help:"End a session and count the keys of the tree."`
 	Abort  loadsAbortCmd  `cmd:"" help:"End a session; what it loaded stays."`
@@ -20,6 +24,7 @@ func (loadsCmd) Help() string {
 
 Examples:
 
+    lattice loads list orders
     lattice loads state orders orders-2026-11
     lattice loads abort orders orders-2026-11`
 }
@@ -62,6 +67,54 @@ func describeState(s client.BulkState) string {
 		out += fmt.Sprintf("The tree has %s.\n", plural(s.TotalLiveKeys, "live key"))
 	}
 	return out + fmt.Sprintf("Begun %s, last changed %s.\n", timeOrDash(s.Started), timeOrDash(s.Updated))
+}
+
+// loadsListCmd lists sessions.
+type loadsListCmd struct {
+	Tree  string `arg:"" help:"Name of the tree."`
+	Limit int    `default:"100" help:"Sessions at most, 1 to 1,000." placeholder:"N"`
+}
+
+// Help implements kong.HelpProvider.
+func (loadsListCmd) Help() string {
+	return `Sessions that ended are forgotten after a time.
+
+Example:
+
+    lattice loads list orders`
+}
+
+// Validate implements kong's check of flags against each other.
+func (c *loadsListCmd) Validate() error {
+	if c.Limit < 1 || c.Limit > 1000 {
+		return errors.New("--limit must be 1 to 1,000")
+	}
+	return nil
+}
+
+// Run carries the command out.
+func (c *loadsListCmd) Run(e *env) error {
+	t, err := e.tree(c.Tree)
+	if err != nil {
+		return err
+	}
+	all, err := t.ListBulkLoads(e.ctx, c.Limit)
+	if err != nil {
+		return err
+	}
+	if e.json {
+		return e.printJSON(map[string]any{"bulkLoads": all})
+	}
+	if len(all) == 0 {
+		return e.printf("Tree %s has no bulk load sessions.\n", show(c.Tree))
+	}
+	w := tabwriter.NewWriter(e.Out, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(w, "SESSION\tSTATUS\tNEXT CHUNK\tENTRIES\tCHANGED")
+	for i := range all {
+		s := &all[i]
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\n", s.OperationID, s.Status, s.NextChunk, progress.Group(s.Accepted), timeOrDash(s.Updated))
+	}
+	return w.Flush()
 }
 
 type loadsStateCmd struct{ sessionArgs }
