@@ -24,6 +24,9 @@ const (
 	kindNone   = "none"
 )
 
+// kinds are the types that can be read.
+var kinds = []string{kindString, kindHash, kindList, kindSet, kindZSet, kindStream, kindJSON}
+
 const (
 	// batchBytes and batchKeys bound what one exchange reads.
 	batchBytes = 8 << 20

@@ -33,6 +33,8 @@ import (
 	"context"
 	"crypto/x509"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -56,8 +58,8 @@ type Options struct {
 	DB int
 	// Match is a pattern of SCAN that keys must match; empty is all.
 	Match string
-	// Types are the types to read: string, hash, list, set, zset, stream, or the
-	// name of a module's; none is all.
+	// Types are the types to read, in any case of letters: string, hash, list,
+	// set, zset, stream or ReJSON-RL; none is all.
 	Types []string
 	// ScanCount is about how many keys a reply of SCAN lists, 1 to 100,000; 0 is
 	// DefaultScanCount.
@@ -125,16 +127,30 @@ func New(o Options) (*Source, error) {
 	if !o.BinaryKeys.valid() {
 		return nil, fmt.Errorf("unknown form of binary keys %q", string(o.BinaryKeys))
 	}
-	quiet()
-	s := &Source{opts: o, dial: dial, label: label}
-	if len(o.Types) > 0 {
-		s.types = map[string]bool{}
-		for _, t := range o.Types {
-			s.types[t] = true
-		}
+	types, err := typesOf(o.Types)
+	if err != nil {
+		return nil, err
 	}
+	quiet()
+	s := &Source{opts: o, dial: dial, label: label, types: types}
 	s.dial.OnConnect = s.sameServer
 	return s, nil
+}
+
+// typesOf is the set of the types that are named, nil for all.
+func typesOf(names []string) (map[string]bool, error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	types := map[string]bool{}
+	for _, name := range names {
+		i := slices.IndexFunc(kinds, func(kind string) bool { return strings.EqualFold(kind, name) })
+		if i < 0 {
+			return nil, fmt.Errorf("unknown type %q: those that can be read are %s", name, strings.Join(kinds, ", "))
+		}
+		types[kinds[i]] = true
+	}
+	return types, nil
 }
 
 // quiet keeps the library from writing to standard error: what matters is

@@ -23,7 +23,7 @@ func TestPasswordsAreInNoError(t *testing.T) {
 			t.Errorf("%s: %v", url, err)
 		}
 	}
-	s, err := New(Options{URL: "rediss://user:secret@host:7000/3?read_timeout=1s", DB: -1, Match: "a*", Types: []string{"set", "hash"}})
+	s, err := New(Options{URL: "rediss://user:secret@host:7000/3?read_timeout=1s", DB: -1, Match: "a*", Types: []string{"SET", "hash"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func TestPasswordsAreInNoError(t *testing.T) {
 
 func TestOptionsAreChecked(t *testing.T) {
 	for _, o := range []Options{
-		{ScanCount: -1}, {ScanCount: 100_001}, {MaxValueBytes: -1}, {RetryFor: -1}, {BinaryKeys: "rot13"},
+		{ScanCount: -1}, {ScanCount: 100_001}, {MaxValueBytes: -1}, {RetryFor: -1}, {BinaryKeys: "rot13"}, {Types: []string{"set", "foo"}},
 	} {
 		o.URL, o.DB = "redis://host", -1
 		if _, err := New(o); err == nil {

@@ -14,11 +14,11 @@ type migrateRedisCmd struct {
 	migrateFlags
 	address
 
-	DB           int      `name:"db" default:"-1" help:"Number of the database; that of the address if not given." placeholder:"N" group:"Source"`
+	DB           *int     `name:"db" help:"Number of the database; that of the address if not given." placeholder:"N" group:"Source"`
 	Match        string   `help:"Only keys that match: \"user:*\"." placeholder:"PATTERN" group:"Source"`
-	Type         []string `help:"Only values of these types: string, hash, list, set, zset, stream." placeholder:"TYPE" group:"Source"`
+	Type         []string `help:"Only values of these types: string, hash, list, set, zset, stream, ReJSON-RL." placeholder:"TYPE" group:"Source"`
 	ScanCount    int64    `default:"1000" help:"About how many keys the server lists at a time." placeholder:"N" group:"Source"`
-	BinaryKeys   string   `enum:"reject,percent,hex,base64url" default:"reject" help:"What becomes of keys that are not UTF-8: ${enum}." group:"Source"`
+	BinaryKeys   string   `enum:"reject,percent,hex,base64url" default:"reject" help:"What becomes of keys that are not UTF-8: reject, percent, hex or base64url." group:"Source"`
 	SourceCACert string   `name:"source-cacert" help:"Also trust the certificates in this file (PEM) at the source." placeholder:"FILE" group:"Source"`
 }
 
@@ -50,12 +50,16 @@ func (c *migrateRedisCmd) Run(e *env) error {
 	if err != nil {
 		return err
 	}
+	db, err := c.bounds()
+	if err != nil {
+		return err
+	}
 	roots, err := sourceRoots(c.SourceCACert)
 	if err != nil {
 		return err
 	}
 	src, err := redis.New(redis.Options{
-		URL: url, DB: c.DB, Match: c.Match, Types: c.Type, ScanCount: c.ScanCount, BinaryKeys: redis.KeyForm(c.BinaryKeys),
+		URL: url, DB: db, Match: c.Match, Types: c.Type, ScanCount: c.ScanCount, BinaryKeys: redis.KeyForm(c.BinaryKeys),
 		MaxValueBytes: int64(c.MaxValueBytes), RetryFor: c.RetryFor, RootCAs: roots, OnWait: c.waits(),
 	})
 	if err != nil {
@@ -63,6 +67,21 @@ func (c *migrateRedisCmd) Run(e *env) error {
 	}
 	c.shape = map[string]string{"binary-keys": c.BinaryKeys}
 	return c.run(e, src)
+}
+
+// bounds checks numbers where the source has a meaning of its own for one, and
+// returns that of the database, -1 if none is given.
+func (c *migrateRedisCmd) bounds() (db int, err error) {
+	if c.ScanCount < 1 {
+		return 0, usagef("--scan-count must be 1 to 100,000")
+	}
+	if c.DB == nil {
+		return -1, nil
+	}
+	if *c.DB < 0 {
+		return 0, usagef("--db must not be negative")
+	}
+	return *c.DB, nil
 }
 
 // sourceRoots are the authorities that a source is checked by; nil is those of

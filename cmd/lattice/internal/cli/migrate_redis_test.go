@@ -49,10 +49,13 @@ func TestMigrateRedisUsage(t *testing.T) {
 	l, _ := fake(t)
 	t.Setenv("REDIS_URL", "redis://:redis-secret@host:port")
 	for want, args := range map[string][]string{
-		"give the address of the source": nil,
-		"is not of the form redis://":    {"--source-env", "REDIS_URL"},
-		"the count of SCAN":              {"--source", "redis://host", "--scan-count", "1000000"},
-		"--binary-keys must be one of":   {"--source", "redis://host", "--binary-keys", "rot13"},
+		"give the address of the source":                   nil,
+		"is not of the form redis://":                      {"--source-env", "REDIS_URL"},
+		"the count of SCAN":                                {"--source", "redis://host", "--scan-count", "1000000"},
+		"--scan-count must be":                             {"--source", "redis://host", "--scan-count", "0"},
+		"--db must not be negative":                        {"--source", "redis://host", "--db=-1"},
+		"string, hash, list, set, zset, stream, ReJSON-RL": {"--source", "redis://host", "--type", "foo"},
+		"--binary-keys must be one of":                     {"--source", "redis://host", "--binary-keys", "rot13"},
 	} {
 		r := l.fails(ExitUsage, want, "", append([]string{"migrate", "redis", "t", "--state", t.TempDir()}, args...)...)
 		if strings.Contains(r.out+r.err, "redis-secret") {
