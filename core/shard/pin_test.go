@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/latticekv/lattice/core/clock"
+	"github.com/latticekv/lattice/core/keyspace"
 	"github.com/latticekv/lattice/core/shard"
 	"github.com/latticekv/lattice/providers/faulty"
 	"github.com/latticekv/lattice/providers/memory"
@@ -143,6 +144,28 @@ func TestPins(t *testing.T) {
 		}
 		if !errors.Is(err, shard.ErrTooManyPins) {
 			t.Errorf("one too many: %v", err)
+		}
+	})
+}
+
+// A shard that has sealed or given away slots is not their owner: a snapshot must
+// not be taken of what it still has of them.
+func TestPinOfSlotsThatMoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFaulty(t, quick)
+		var one keyspace.SlotSet
+		one.Add(keyspace.Slot("k"))
+		if err := f.BeginOutgoing(t.Context(), shard.Outgoing{ID: "m", Target: "s-test-1", Slots: one}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Shard.Pin(t.Context(), "before", soon(time.Second).Time, 1<<60, all()); err != nil {
+			t.Errorf("before the seal: %v", err)
+		}
+		if err := f.Seal(t.Context(), "m"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Shard.Pin(t.Context(), "after", soon(time.Minute).Time, 1<<60, all()); !errors.Is(err, shard.ErrStaleRouting) {
+			t.Errorf("after the seal: %v", err)
 		}
 	})
 }

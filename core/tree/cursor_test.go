@@ -14,6 +14,7 @@ import (
 	"github.com/latticekv/lattice/core/clock"
 	"github.com/latticekv/lattice/core/options"
 	"github.com/latticekv/lattice/core/shard"
+	"github.com/latticekv/lattice/providers/faulty"
 	"github.com/latticekv/lattice/providers/memory"
 	"github.com/latticekv/lattice/providers/metered"
 	"github.com/latticekv/lattice/tests/history"
@@ -139,6 +140,26 @@ func TestDeleteRangeCursor(t *testing.T) {
 	}
 }
 
+func TestCursorKindIsToldWithoutAPage(t *testing.T) {
+	in, _ := fresh(t)
+	tr := in.writer(t, "demo")
+	fill(t, tr, 0, 4)
+	for _, kind := range []CursorKind{CursorKeys, CursorEntries, CursorDeleteRange} {
+		id := openCursor(t, tr, CursorQuery{Kind: kind, Bounds: Bounds{From: "k002"}})
+		if got, err := tr.CursorKind(t.Context(), id); err != nil || got != kind {
+			t.Errorf("%s is %q, %v", kind, got, err)
+		}
+	}
+	if c, err := tr.Count(t.Context(), Bounds{}, ReadOptions{}); err != nil || c.Total != 4 {
+		t.Errorf("left: %+v, %v", c, err)
+	}
+	for _, id := range []string{"", "nope", strings.Repeat("0", 32), strings.Repeat("../", 11)} {
+		if got, err := tr.CursorKind(t.Context(), id); !errors.Is(err, ErrCursorNotFound) || got != "" {
+			t.Errorf("cursor %q is %q, %v", id, got, err)
+		}
+	}
+}
+
 func TestCursorRefusals(t *testing.T) {
 	in, _ := fresh(t)
 	tr := in.writer(t, "demo")
@@ -187,6 +208,77 @@ func TestCostOfASnapshot(t *testing.T) {
 		nextPage(t, tr, id, 1, 10)
 		if got := meter.Snapshot().Sub(before); got.Calls() != 3 || got.Gets != 2 || got.Applies != 1 {
 			t.Errorf("a page costs %+v", got)
+		}
+	})
+}
+
+// A batch is prepared on one shard before the cut and on another after it, and has
+// happened by the time the snapshot asks: it is above the cut, and in no part of
+// the snapshot.
+func TestSnapshotCutsBetweenThePreparesOfABatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := clock.NewSystem()
+		mem := memory.New(memory.Options{Clock: src})
+		slow := faulty.New(mem.Table(), mem.Blobs(), faulty.Options{Clock: src})
+		asking := faulty.New(mem.Table(), mem.Blobs(), faulty.Options{Clock: src})
+		tr := open(t, mem.Table(), mem.Blobs()).writer(t, "demo")
+		keys := spread(t, tr, 4)
+		mustBatch(t, tr, setAll(keys, "old"), "")
+		m, err := tr.refresh(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		last := m.partitions[m.shardMap.OwnerOf(keys[3])]
+		batcher := open(t, slow.Table(), slow.Blobs()).writer(t, "demo")
+		reader := open(t, asking.Table(), asking.Blobs()).writer(t, "demo")
+		values(t, batcher, keys)
+		values(t, reader, keys)
+		slow.Add(faulty.Rule{When: faulty.All(faulty.Kinds(faulty.Apply), faulty.InPartition(last)), Times: 1, Do: faulty.Delay(2*time.Second, 0)})
+		asking.Add(faulty.Rule{When: faulty.All(faulty.Kinds(faulty.Get), faulty.InPartition("x-")), Do: faulty.Delay(5*time.Second, 0)})
+		done := make(chan error)
+		go func() {
+			_, err := batcher.AtomicBatch(t.Context(), setAll(keys, "new"), "")
+			done <- err
+		}()
+		_ = src.Sleep(t.Context(), time.Second)
+		id := openCursor(t, reader, CursorQuery{Kind: CursorEntries, Snapshot: true})
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		for _, it := range nextPage(t, reader, id, 1, 10).Items {
+			if string(it.Value) != "old" {
+				t.Errorf("%s is %q", it.Key, it.Value)
+			}
+		}
+	})
+}
+
+// A snapshot that is used lives longer than its time to live, on every shard.
+func TestSnapshotLivesWhileItIsUsed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, _ := fresh(t, func(o *options.Options) {
+			o.SnapshotCursorTtl, o.CheckpointTailRows = time.Minute, 1
+			o.WalGracePeriod, o.BlobGracePeriod = time.Second, 5*time.Second
+		})
+		tr := in.writer(t, "demo")
+		fill(t, tr, 0, 30)
+		id := openCursor(t, tr, CursorQuery{Kind: CursorEntries, Snapshot: true})
+		for page := range int64(15) {
+			if p := nextPage(t, tr, id, page+1, 2); string(p.Items[0].Value) != fmt.Sprint("v", 2*page) {
+				t.Errorf("page %d: %s is %q", page+1, p.Items[0].Key, p.Items[0].Value)
+			}
+			for i := range 30 {
+				if _, err := tr.Put(t.Context(), fmt.Sprintf("k%03d", i), []byte("later"), PutOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_ = in.clock.Sleep(t.Context(), 25*time.Second)
+			if _, err := in.Checkpoint(t.Context(), 0); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := in.Collect(t.Context(), 0); err != nil {
+				t.Fatal(err)
+			}
 		}
 	})
 }
