@@ -253,6 +253,50 @@ func TestSnapshotCutsBetweenThePreparesOfABatch(t *testing.T) {
 	})
 }
 
+// The decision of a batch is on its way, with a version below the cut, when the
+// snapshot is taken: it has not happened, and must happen above the cut.
+func TestSnapshotPushesADecisionAboveItsCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := clock.NewSystem()
+		mem := memory.New(memory.Options{Clock: src})
+		slow := faulty.New(mem.Table(), mem.Blobs(), faulty.Options{Clock: src})
+		tr := open(t, mem.Table(), mem.Blobs()).writer(t, "demo")
+		keys := spread(t, tr, 4)
+		mustBatch(t, tr, setAll(keys, "old"), "")
+		batcher := open(t, slow.Table(), slow.Blobs()).writer(t, "demo")
+		values(t, batcher, keys)
+		decision := faulty.All(faulty.Kinds(faulty.Apply), faulty.InPartition("x-"))
+		slow.Add(faulty.Rule{When: decision, Skip: 1, Times: 1, Do: faulty.Delay(2*time.Second, 0)})
+		done := make(chan clock.Version)
+		go func() {
+			r, err := batcher.AtomicBatch(t.Context(), setAll(keys, "new"), "")
+			if err != nil {
+				t.Error(err)
+				close(done)
+				return
+			}
+			done <- r[0].Version
+		}()
+		_ = src.Sleep(t.Context(), time.Second)
+		c, err := tr.OpenCursor(t.Context(), CursorQuery{Kind: CursorEntries, Snapshot: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cut, err := clock.ParseVersion(c.Snapshot)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v := <-done; v.Compare(cut) <= 0 {
+			t.Errorf("the batch has version %s, not above the cut %s", v, cut)
+		}
+		for _, it := range nextPage(t, tr, c.ID, 1, 10).Items {
+			if string(it.Value) != "old" {
+				t.Errorf("%s is %q", it.Key, it.Value)
+			}
+		}
+	})
+}
+
 // A snapshot that is used lives longer than its time to live, on every shard.
 func TestSnapshotLivesWhileItIsUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
