@@ -129,7 +129,20 @@ func (m *Mapper) Map(r *source.Record, e *spool.Entry) error {
 	if n := len(e.Value); m.o.MaxValueBytes > 0 && n > m.o.MaxValueBytes {
 		return fmt.Errorf("the value has %d bytes and may have %d", n, m.o.MaxValueBytes)
 	}
+	for _, l := range r.Losses {
+		if m.carries(l.Field) {
+			m.lose(l.Field, l.What)
+		}
+	}
 	return nil
+}
+
+// carries reports whether a field is part of the value.
+func (m *Mapper) carries(field string) bool {
+	if m.field != "" {
+		return field == m.field
+	}
+	return len(m.o.Columns) == 0 || slices.Contains(m.o.Columns, field)
 }
 
 func (m *Mapper) value(r *source.Record, e *spool.Entry) error {

@@ -102,6 +102,15 @@ type Record struct {
 	Type string
 	// Expiry is when the record ceases to exist, zero for never.
 	Expiry time.Time
+	// Losses are the conversions of its fields that lost a distinction.
+	Losses []Loss
+}
+
+// Loss is a conversion that loses a distinction.
+type Loss struct {
+	// Field is the name of the field, What says what became of what, in the same
+	// words for every record.
+	Field, What string
 }
 
 // Field is a named value: nil (NULL), bool, int64, uint64, float64, string,

@@ -143,6 +143,9 @@ func (c *collector) record() (source.Record, *source.Fault, int) {
 			return source.Record{}, &source.Fault{Origin: origin, Reason: fmt.Sprintf("column %s (%s): %v", col.name, col.engine, err)}, size
 		}
 		r.Fields[i].Value = v
+		if text, ok := v.(string); ok && col.change.moment() && !writable(text) {
+			r.Losses = append(r.Losses, source.Loss{Field: col.name, What: noDay})
+		}
 		size += weight(v)
 	}
 	return r, nil, size

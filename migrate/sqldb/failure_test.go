@@ -52,6 +52,8 @@ func TestFailures(t *testing.T) {
 		{pg, fmt.Errorf("tls: %w", x509.UnknownAuthorityError{}), "sslrootcert=", false},
 		{my, myServer(1045), "db.example:3306/shop does not let user ann in", false},
 		{my, myServer(1142), "GRANT SELECT", false},
+		{my, myServer(1044), "user ann may not use the database shop at db.example:3306, or there is none of that name", false},
+		{my, myServer(1049), "there is no database shop at db.example:3306", false},
 		{my, myServer(3159), "add tls=true", false},
 		{my, myServer(1205), "MySQL says: for … (error 1205)", true},
 		{my, myServer(1064), "(error 1064)", false},

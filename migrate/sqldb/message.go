@@ -56,18 +56,7 @@ func (s *Source) explained(ctx context.Context, err error) error {
 	if text == "" {
 		text = fmt.Sprintf("%s says: %s", s.d.traits().engine, err)
 	}
-	return &problem{text: s.withoutSecrets(text), cause: err}
-}
-
-// withoutSecrets is the last line of defence: messages are made without
-// secrets, but an engine may repeat one.
-func (s *Source) withoutSecrets(text string) string {
-	for _, secret := range s.d.secrets() {
-		if secret != "" {
-			text = strings.ReplaceAll(text, secret, "…")
-		}
-	}
-	return text
+	return &problem{text: withoutSecrets(text, s.d.secrets()), cause: err}
 }
 
 // network explains why there is no connection.

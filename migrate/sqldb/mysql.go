@@ -203,10 +203,15 @@ func (m *mySQL) sentence(e *mysql.MySQLError) string {
 	switch e.Number {
 	case 1045:
 		return fmt.Sprintf("%s does not let user %s in: check user, password, and the hosts it may come from", m.place(), user)
-	case 1044, 1142, 1143:
+	case 1142, 1143:
 		return fmt.Sprintf("user %s lacks a permission on what is read: GRANT SELECT on it", user)
 	case 1046:
 		return "no database is named: put one into the DSN, or give the table as database.table"
+	case 1044:
+		// MariaDB says so of a database that does not exist, to users who have not
+		// the right to see all.
+		return fmt.Sprintf("user %s may not use the database %s at %s, or there is none of that name: check the name in the DSN, or GRANT SELECT on it",
+			user, m.config.DBName, m.config.Addr)
 	case 1049:
 		return fmt.Sprintf("there is no database %s at %s: name another one in the DSN", m.config.DBName, m.config.Addr)
 	case 1040, 1203, 1226:
