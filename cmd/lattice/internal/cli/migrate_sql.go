@@ -64,6 +64,10 @@ func (migratePostgresCmd) Help() string {
 	return sqlHelp + `All rows come from one snapshot (REPEATABLE READ). The address is a URL, or words such as
 "host=… user=… password=… dbname=…". PostgreSQL 11 or later.
 
+In the JSON of a row, NULL and a json or jsonb value that is null are both null: which it was is not told any
+more. A query can tell, with a column of its own such as doc IS NULL. Moments like infinity, or before Christ,
+become the text that PostgreSQL has for them, and are counted.
+
 Examples:
 
     lattice migrate postgres orders --source-env PG_URL --table shop.orders --dry-run
