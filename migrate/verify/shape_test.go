@@ -1,6 +1,8 @@
 package verify
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -57,5 +59,26 @@ func TestShapeOfATree(t *testing.T) {
 	s, err := ShapeOf(t.Context(), w.tree)
 	if err != nil || s.LiveKeys != 1 || s.Shards == 0 {
 		t.Fatal(s, err)
+	}
+}
+
+// Diagnostics may be old; the number of keys that is told is that of now.
+func TestShapeCountsNow(t *testing.T) {
+	w := newWorld(t)
+	w.put("a", "1", 0)
+	stale := httptest.NewRecorder()
+	w.server.ServeHTTP(stale, httptest.NewRequest(http.MethodGet, "/v1/trees/t/diagnostics?deep=true", nil))
+	w.put("b", "2", 0)
+	w.server.Intercept = func(rw http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasSuffix(r.URL.Path, "/diagnostics") {
+			return false
+		}
+		rw.Header().Set("Content-Type", "application/json")
+		_, _ = rw.Write(stale.Body.Bytes())
+		return true
+	}
+	s, err := ShapeOf(t.Context(), w.tree)
+	if err != nil || s.LiveKeys != 2 {
+		t.Fatalf("%+v, %v", s, err)
 	}
 }
