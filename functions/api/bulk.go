@@ -64,7 +64,11 @@ func (s *Server) bulkLoad(w http.ResponseWriter, r *request) error {
 	ctx, watch, cancel := s.withSteps(r)
 	defer cancel()
 	load.entries = watch(load.entries)
-	t, err := s.openToLoad(ctx, r, load.entries)
+	ahead := linesPortion
+	if load.stream {
+		ahead = 0 // its entries take effect as they come
+	}
+	t, err := s.openToLoad(ctx, r, load.entries, ahead)
 	if err != nil {
 		return err
 	}
@@ -126,13 +130,13 @@ func (r *request) bulkOptions() (o tree.BulkOptions, err error) {
 }
 
 // openToLoad opens the tree of a load. It makes one only for a body that has
-// begun well.
-func (s *Server) openToLoad(ctx context.Context, r *request, src bulkSource) (loader, error) {
+// begun well: its first entry, and others up to so many bytes, are in form.
+func (s *Server) openToLoad(ctx context.Context, r *request, src bulkSource, ahead int) (loader, error) {
 	t, err := s.db.open(ctx, r.tree)
 	if !errors.Is(err, tree.ErrTreeNotFound) {
 		return t, err
 	}
-	if err := src.peek(); err != nil {
+	if err := src.peek(ahead); err != nil {
 		return nil, err
 	}
 	return s.db.openOrCreate(ctx, r.tree)
@@ -183,10 +187,10 @@ func (s *steppedSource) Next(ctx context.Context, e *tree.BulkEntry) error {
 	return err
 }
 
-func (s *steppedSource) peek() error {
+func (s *steppedSource) peek(most int) error {
 	s.timer.Stop()
 	defer s.begin(false)
-	return s.src.peek()
+	return s.src.peek(most)
 }
 
 // begin starts the timer of a step; the last one has everything at hand.

@@ -17,7 +17,7 @@ import (
 // bulkSource is the entries of a request.
 type bulkSource interface {
 	tree.BulkSource
-	peek() error
+	peek(most int) error
 }
 
 // isLines tells the two forms of a bulk load's body apart.
@@ -91,7 +91,7 @@ const entryOverhead = 128
 // listSource is entries in memory.
 type listSource struct{ entries []tree.BulkEntry }
 
-func (l *listSource) peek() error { return nil }
+func (l *listSource) peek(int) error { return nil }
 
 // Next implements tree.BulkSource.
 func (l *listSource) Next(_ context.Context, e *tree.BulkEntry) error {

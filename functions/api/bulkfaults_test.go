@@ -132,3 +132,23 @@ func TestEncodingsOfAnEntryAreOne(t *testing.T) {
 		}
 	}
 }
+
+// TestAMalformedLoadMakesNoTree: of a one-shot load what fits into memory is
+// looked at before a tree is made for it.
+func TestAMalformedLoadMakesNoTree(t *testing.T) {
+	r := newRig(t)
+	if p := r.ndjson("POST", bulkOnce, lines("a", "b", "c")+"x\n").wantProblem(400, CodeInvalidArgument); p.Line != 4 {
+		t.Errorf("%+v", p)
+	}
+	if len(r.db.trees) != 0 {
+		t.Error("it made the tree")
+	}
+	many := strings.Repeat("k", 100)
+	var keys []string
+	for i := range 2000 {
+		keys = append(keys, fmt.Sprintf("%s%04d", many, i))
+	}
+	r.ndjson("POST", bulkOnce, lines(keys...)).wantStatus(200).wantBody(`{"acceptedEntryCount":2000,"totalLiveKeys":2000}`)
+	r.do("GET", k+keys[1], "").wantBody(keys[1])
+	r.do("GET", k+keys[1999], "").wantBody(keys[1999])
+}

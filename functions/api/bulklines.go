@@ -110,30 +110,36 @@ type lineSource struct {
 	// line counts lines, count entries.
 	line, count int64
 	ended       bool
-	// first is an entry that peek has read.
-	first  *tree.BulkEntry
+	// ahead are entries that peek has read.
+	ahead  []tree.BulkEntry
 	failed error
 }
 
-// peek reads the first entry ahead, so that a body that is no good from the
-// start is refused before anything is done for it.
-func (s *lineSource) peek() error {
-	var e tree.BulkEntry
-	switch err := s.read(&e); {
-	case err == nil:
-		s.first = &e
-	case errors.Is(err, io.EOF):
-		s.failed = err
-	default:
-		return err
+// peek reads entries ahead, one at least and others up to so many bytes, so that
+// a body that is no good from the start is refused before anything is done for
+// it.
+func (s *lineSource) peek(most int) error {
+	for size := 0; ; {
+		var e tree.BulkEntry
+		switch err := s.read(&e); {
+		case errors.Is(err, io.EOF):
+			s.failed = err
+			return nil
+		case err != nil:
+			return err
+		}
+		e.Value = bytes.Clone(e.Value) // it is valid until the next one is read
+		s.ahead = append(s.ahead, e)
+		if size += len(e.Key) + len(e.Value) + entryOverhead; size >= most {
+			return nil
+		}
 	}
-	return nil
 }
 
 // Next implements tree.BulkSource.
 func (s *lineSource) Next(_ context.Context, e *tree.BulkEntry) error {
-	if s.first != nil {
-		*e, s.first = *s.first, nil
+	if len(s.ahead) > 0 {
+		*e, s.ahead = s.ahead[0], s.ahead[1:]
 		return nil
 	}
 	if s.failed == nil {
