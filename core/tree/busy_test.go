@@ -43,7 +43,7 @@ func TestADeadLoadIsInTheWayForAShortTime(t *testing.T) {
 		if text := b.Error(); !strings.Contains(text, "one-shot or streamed load") || !strings.Contains(text, b.Until.UTC().Format("15:04:05")) {
 			t.Error(text)
 		}
-		time.Sleep(b.Until.Sub(time.Now()))
+		time.Sleep(time.Until(b.Until))
 		begin(t, h, "op")
 		_, err = h.BulkLoad(t.Context(), from(nil), BulkOptions{})
 		if b := wantBusy(t, err); b.OperationID != "op" || b.RetryAfter != 0 || !strings.Contains(b.Error(), "session op is open") {
