@@ -5,11 +5,13 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/latticekv/lattice/core/options"
+	"github.com/latticekv/lattice/functions/auth"
 )
 
 func mustParse(t *testing.T, args ...string) *settings {
@@ -62,6 +64,33 @@ func TestEveryOptionIsFlagAndVariable(t *testing.T) {
 	}
 }
 
+func TestEveryCredentialIsFlagAndVariable(t *testing.T) {
+	fields := reflect.TypeFor[auth.Config]()
+	for i := range fields.NumField() {
+		tag := fields.Field(i).Tag
+		text := map[reflect.Kind]string{reflect.String: "x", reflect.Bool: "true", reflect.Int: "7", reflect.Float64: "2.5", reflect.Int64: "7s"}[fields.Field(i).Type.Kind()]
+		read := func(args ...string) auth.Config {
+			// What is given makes no sense alone; that it is read is what matters.
+			s, _ := parse(args, io.Discard, io.Discard)
+			return s.Credentials
+		}
+		before := reflect.ValueOf(read()).Field(i).Interface()
+		if flag := tag.Get("name"); flag == "" {
+			if tag.Get("kong") != "-" {
+				t.Errorf("%s is no flag", fields.Field(i).Name)
+			}
+		} else if after := reflect.ValueOf(read("--" + flag + "=" + text)).Field(i).Interface(); after == before {
+			t.Errorf("--%s sets nothing", flag)
+		}
+		t.Run(tag.Get("env"), func(t *testing.T) {
+			t.Setenv(tag.Get("env"), text)
+			if after := reflect.ValueOf(read()).Field(i).Interface(); after == before {
+				t.Errorf("%s sets nothing", tag.Get("env"))
+			}
+		})
+	}
+}
+
 func TestFlagsWinOverTheEnvironment(t *testing.T) {
 	t.Setenv("LATTICE_LEASE_DURATION", "20s")
 	t.Setenv("LATTICE_STORE", "memory")
@@ -96,7 +125,7 @@ func TestSecretsComeFromTheEnvironmentAlone(t *testing.T) {
 	if s.ConnectionString == "" || s.InternalToken != "token" {
 		t.Fatal("a secret of the environment was not read")
 	}
-	for _, flag := range []string{"--connection-string=x", "--internal-token=x"} {
+	for _, flag := range []string{"--connection-string=x", "--internal-token=x", "--auth-keys=x"} {
 		if _, err := parse([]string{flag}, io.Discard, io.Discard); err == nil {
 			t.Errorf("%s is accepted where everybody on the machine can read it", flag)
 		}

@@ -436,6 +436,9 @@ func TestCredentialsAreLimited(t *testing.T) {
 	}
 	r.do("GET", "/healthz", "", with(rates["reader *"])...).wantStatus(200)
 
+	// A refusal takes no place for good.
+	r.do("PUT", "/v1/trees/t", "", with(tokens["writer *"])...).wantProblem(403, CodeAuthorizationDenied)
+	r.do("GET", "/v1/trees", "", with(tokens["writer *"])...).wantStatus(200)
 	entered, release := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	r.db.setHook(func(context.Context, string) {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -207,6 +208,11 @@ func TestHostileRequestsAreRefusedWithoutATrace(t *testing.T) {
 			if got := header.Get("WWW-Authenticate"); got != want {
 				t.Errorf("challenge %q, want %q", got, want)
 			}
+			var p Problem
+			if json.Unmarshal([]byte(body), &p) == nil && (p.Status == 401 && p.Detail != "a valid bearer token is needed" ||
+				p.Status == 403 && h.challenge != "-" && p.Detail != "the credential does not allow this") {
+				t.Errorf("the refusal tells its reason: %s", p.Detail)
+			}
 			if header.Get("Set-Cookie") != "" {
 				t.Error("the request put a header into the answer")
 			}
@@ -269,7 +275,10 @@ func TestCallerThatGoesAwayEndsNoFetch(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	h := http.Header{"Authorization": {"Bearer " + token}}
-	for issuer.Fetches() == 0 {
+	for tries := 0; issuer.Fetches() == 0; tries++ {
+		if tries == 100 {
+			t.Fatal("no fetch began that the caller could not end")
+		}
 		// It may also see that its caller is gone before it begins.
 		if _, err := g.api.cfg.Auth.Authenticate(gone, h); err != nil && issuer.Fetches() != 0 {
 			t.Fatalf("the fetch failed with its caller: %v", err)

@@ -1,7 +1,9 @@
 package auth
 
 import (
+	"os"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -50,6 +52,32 @@ func TestEnvironmentSetsEveryField(t *testing.T) {
 	for _, name := range []string{"LEEWAY", "MAX_AGE", "RATE", "BURST", "CONCURRENT", "PUBLIC_METRICS", "NO_AUTH"} {
 		if err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s is not told in %v", name, err)
+		}
+	}
+}
+
+// TestDocumentNamesEverySetting compares docs/security.md with the fields.
+func TestDocumentNamesEverySetting(t *testing.T) {
+	b, err := os.ReadFile("../../docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]bool{KeysVariable: true}
+	for f := range reflect.TypeFor[Config]().Fields() {
+		known[f.Tag.Get("env")] = true
+		if flag := f.Tag.Get("name"); flag != "" {
+			known["--"+flag] = true
+		}
+	}
+	text := string(b)
+	for name := range known {
+		if !regexp.MustCompile(regexp.QuoteMeta(name) + `\b[^-_]`).MatchString(text) {
+			t.Errorf("%s is not in the document", name)
+		}
+	}
+	for _, name := range regexp.MustCompile(`(--auth-[a-z-]+|LATTICE_AUTH_[A-Z_]+)`).FindAllString(text, -1) {
+		if !known[name] {
+			t.Errorf("the document names %s, which does not exist", name)
 		}
 	}
 }

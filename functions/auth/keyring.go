@@ -44,6 +44,8 @@ type fileState struct {
 	modified time.Time
 	size     int64
 	settled  bool
+	// content is the fingerprint of the text.
+	content fingerprint
 }
 
 // newKeyring reads all keys. Every fault is an error: a service does not start
@@ -100,13 +102,13 @@ func (k *keyring) reload() {
 	if err == nil && k.seen.settled && info.ModTime().Equal(k.seen.modified) && info.Size() == k.seen.size {
 		return
 	}
-	before := len(*k.keys.Load())
+	before := k.seen.content
 	if err := k.load(); err != nil {
 		k.logger.Error("the keys file was not taken over; the keys before it stay valid", "error", err)
 		return
 	}
-	if now := len(*k.keys.Load()); now != before {
-		k.logger.Info("the keys file was read again", "keys", now, "before", before)
+	if k.seen.content != before {
+		k.logger.Info("the keys file was taken over", "keys", len(*k.keys.Load()))
 	}
 }
 
@@ -155,7 +157,7 @@ func (k *keyring) read() (string, fileState, error) {
 		return "", fileState{}, err
 	}
 	age := k.clock.Now().Time().Sub(info.ModTime())
-	return string(b), fileState{info.ModTime(), info.Size(), age > reloadInterval}, nil
+	return string(b), fileState{info.ModTime(), info.Size(), age > reloadInterval, fingerprintOf(string(b))}, nil
 }
 
 // elapsed is the longer of what both clocks say has gone by: the monotonic one

@@ -94,6 +94,9 @@ func TestKeysFileIsTakenOverWithoutRestart(t *testing.T) {
 	writeFile(t, file, afterLine)
 	c.advance(reloadInterval)
 	expect("rotated", false, true)
+	if n := strings.Count(log.String(), "taken over"); n != 2 {
+		t.Errorf("two changes are told of %d times:\n%s", n, log)
+	}
 	for name, text := range map[string]string{"not valid": beforeLine + "\nnonsense " + before, "the same name": afterLine + "\n" + fixedLine} {
 		writeFile(t, file, text)
 		c.advance(reloadInterval)
