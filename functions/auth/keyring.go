@@ -2,7 +2,6 @@ package auth
 
 import (
 	"crypto/subtle"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -35,6 +34,8 @@ type keyring struct {
 	mu      sync.Mutex
 	checked clock.Instant
 	seen    fileState
+	// fault is what was last told of, so that it is told once.
+	fault string
 }
 
 // fileState tells one content of a file from another. A file that was changed
@@ -104,9 +105,13 @@ func (k *keyring) reload() {
 	}
 	before := k.seen.content
 	if err := k.load(); err != nil {
-		k.logger.Error("the keys file was not taken over; the keys before it stay valid", "error", err)
+		if k.fault != err.Error() {
+			k.fault = err.Error()
+			k.logger.Error("the keys file was not taken over; the keys before it stay valid", "error", err)
+		}
 		return
 	}
+	k.fault = ""
 	if k.seen.content != before {
 		k.logger.Info("the keys file was taken over", "keys", len(*k.keys.Load()))
 	}
@@ -140,18 +145,19 @@ func (k *keyring) load() error {
 
 // read returns the text of the file, and its state before it was read.
 func (k *keyring) read() (string, fileState, error) {
+	// Asked first, since opening a pipe would wait for its writer.
+	info, err := os.Stat(k.file)
+	if err != nil {
+		return "", fileState{}, err
+	}
+	if !info.Mode().IsRegular() {
+		return "", fileState{}, fmt.Errorf("%s is not a regular file", k.file)
+	}
 	f, err := os.Open(k.file)
 	if err != nil {
 		return "", fileState{}, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return "", fileState{}, err
-	}
-	if !info.Mode().IsRegular() {
-		return "", fileState{}, errors.New("it is not a file")
-	}
 	b, err := io.ReadAll(io.LimitReader(f, maxKeysBytes+1))
 	if err != nil {
 		return "", fileState{}, err

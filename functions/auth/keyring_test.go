@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -99,8 +100,14 @@ func TestKeysFileIsTakenOverWithoutRestart(t *testing.T) {
 	}
 	for name, text := range map[string]string{"not valid": beforeLine + "\nnonsense " + before, "the same name": afterLine + "\n" + fixedLine} {
 		writeFile(t, file, text)
-		c.advance(reloadInterval)
-		expect(name, false, true)
+		before := strings.Count(log.String(), "stay valid")
+		for range 3 {
+			c.advance(reloadInterval)
+			expect(name, false, true)
+		}
+		if n := strings.Count(log.String(), "stay valid") - before; n != 1 {
+			t.Errorf("%s: told of %d times", name, n)
+		}
 	}
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
@@ -151,7 +158,12 @@ func TestServiceDoesNotStartWithHalfOfItsKeys(t *testing.T) {
 	bad, good := filepath.Join(dir, "bad"), filepath.Join(dir, "good")
 	writeFile(t, bad, line+"\nnonsense")
 	writeFile(t, good, line)
+	pipe := filepath.Join(dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for name, cfg := range map[string]Config{
+		"pipe": {KeysFile: pipe},
 		"line": {KeysFile: bad}, "missing": {KeysFile: filepath.Join(dir, "missing")}, "folder": {KeysFile: dir},
 		"environment": {Keys: "nonsense"}, "same name in both": {KeysFile: good, Keys: line},
 	} {
