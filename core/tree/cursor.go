@@ -29,20 +29,28 @@ func (t *Tree) OpenCursor(ctx context.Context, q CursorQuery) (CursorInfo, error
 	r := &cursorRow{Kind: q.Kind, From: rawKey(q.Bounds.From), To: rawKey(q.Bounds.To), Reverse: q.Reverse, More: true, TTL: ttl.Milliseconds()}
 	r.ID = t.db.cursors(m.ID).newID()
 	r.Expiry = t.db.clock.Now().Milli() + r.TTL
-	treeID := m.ID
-	if q.Snapshot {
-		if r.Snapshot, treeID, err = t.takeSnapshot(ctx, r.ID, r.Expiry); err != nil {
-			return CursorInfo{}, err
-		}
-	} else if m, err = t.refresh(ctx); err != nil {
+	treeID, err := t.beginCursor(ctx, r, q.Snapshot)
+	if err != nil {
 		return CursorInfo{}, err
-	} else {
-		treeID = m.ID
 	}
 	if err := t.db.cursors(treeID).insert(ctx, r); err != nil {
 		return CursorInfo{}, err
 	}
 	return r.info(), nil
+}
+
+// beginCursor takes the snapshot, if there is to be one, and returns the id of the
+// tree that the cursor is on.
+func (t *Tree) beginCursor(ctx context.Context, r *cursorRow, snapshot bool) (treeID string, err error) {
+	if snapshot {
+		r.Snapshot, treeID, err = t.takeSnapshot(ctx, r.ID, r.Expiry)
+		return treeID, err
+	}
+	m, err := t.refresh(ctx)
+	if err != nil {
+		return "", err
+	}
+	return m.ID, nil
 }
 
 func (q *CursorQuery) check() error {

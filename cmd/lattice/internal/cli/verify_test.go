@@ -160,7 +160,7 @@ func TestCommandsKeepSecrets(t *testing.T) {
 	again, compare := e.commands()
 	l := &tool{t: t}
 	l.is(again, `lattice --token=… migrate redis 'my tree' --source=… --deletes --match 'it'\''s *' --since state`)
-	l.is(compare, `lattice --token=… verify redis 'my tree' --source=… --match 'it'\''s *'`)
+	l.is(compare, `lattice --token=… verify redis 'my tree' --source=… --match 'it'\''s *' --values all`)
 }
 
 func TestLiteralPrefix(t *testing.T) {
