@@ -78,7 +78,7 @@ func TestFilters(t *testing.T) {
 		if (info.Estimate == -1) != filtered || !filtered && info.Estimate != int64(f.want) {
 			t.Errorf("%s: estimate %d", info.Identity, info.Estimate)
 		}
-		if strings.Contains(info.Identity, server.Password) || info.Version == "" || info.Cut == "" {
+		if strings.Contains(info.Identity, server.Password) || info.Version == "" || info.Cut != "" {
 			t.Errorf("info %+v", info)
 		}
 	}
