@@ -318,8 +318,9 @@ func (j *judge) turnsAway(w *Write) bool {
 	if w.Migration == "" {
 		return !decides && j.head.meta.refuses(w.Key)
 	}
-	for _, in := range j.head.Meta().Incoming {
-		if in.ID == w.Migration {
+	incoming := j.head.Meta().Incoming
+	for i := range incoming {
+		if in := &incoming[i]; in.ID == w.Migration {
 			return !decides && !in.Slots.Has(keyspace.Slot(w.Key))
 		}
 	}
