@@ -102,6 +102,23 @@ func (v *View) Undecided(b Bounds) []record.ID {
 	return out
 }
 
+// PreparedBy returns how many keys of slots that the caller owns up to a
+// transaction has prepared and not decided here.
+func (v *View) PreparedBy(tx record.ID, owns func(slot uint16) bool) (n int) {
+	if v.undecided.prepared == nil {
+		return 0
+	}
+	v.undecided.prepared.Scan(func(key string, at []Prepared) bool {
+		for i := range at {
+			if at[i].Tx == tx && owns(keyspace.Slot(key)) {
+				n++
+			}
+		}
+		return true
+	})
+	return n
+}
+
 // UndecidedOf is Undecided for one key.
 func (v *View) UndecidedOf(key string) []record.ID {
 	var out []record.ID

@@ -58,6 +58,7 @@ type shardView interface {
 	Tally(ctx context.Context, b shard.Bounds, owns func(slot uint16) bool) (run.Tally, error)
 	Moved() *keyspace.SlotSet
 	Undecided(b shard.Bounds) []record.ID
+	PreparedBy(tx record.ID, owns func(slot uint16) bool) int
 	Settle(o shard.Outcomes) shardView
 	Clock() clock.HLC
 	Batch() clock.HLC

@@ -297,6 +297,47 @@ func TestSnapshotPushesADecisionAboveItsCut(t *testing.T) {
 	})
 }
 
+// A batch was committed by an instance whose clock is ahead, and seen, before its
+// shards heard of it; a snapshot that is opened then has it, though its version is
+// above the cut.
+func TestSnapshotHasWhatHappenedBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memory.New(memory.Options{})
+		ahead := faulty.New(mem.Table(), mem.Blobs(), faulty.Options{})
+		tr := open(t, mem.Table(), mem.Blobs()).writer(t, "demo")
+		keys := spread(t, tr, 4)
+		mustBatch(t, tr, setAll(keys, "old"), "")
+		in := open(t, ahead.Table(), ahead.Blobs())
+		batcher := in.writer(t, "demo")
+		values(t, batcher, keys)
+		in.clock = fastClock{in.clock}
+		ahead.Add(faulty.Rule{When: faulty.All(faulty.Kinds(faulty.Apply), faulty.InPartition("x-")), Skip: 1, Times: 1, Do: faulty.Crash(faulty.AfterEffect)})
+		ctx, cancel := ahead.Context(t.Context())
+		defer cancel()
+		if _, err := batcher.AtomicBatch(ctx, setAll(keys, "new"), ""); err == nil {
+			t.Fatal("the coordinator is alive")
+		}
+		if got := values(t, tr, keys); got != "new new new new" {
+			t.Fatalf("before the snapshot: %q", got)
+		}
+		id := openCursor(t, tr, CursorQuery{Kind: CursorEntries, Snapshot: true})
+		for _, it := range nextPage(t, tr, id, 1, 10).Items {
+			if string(it.Value) != "new" {
+				t.Errorf("%s is %q", it.Key, it.Value)
+			}
+		}
+	})
+}
+
+// fastClock is ahead of the others.
+type fastClock struct{ clock.Source }
+
+func (c fastClock) Now() clock.Instant {
+	at := c.Source.Now()
+	at.Wall += int64(400 * time.Millisecond)
+	return at
+}
+
 // A snapshot that is used lives longer than its time to live, on every shard.
 func TestSnapshotLivesWhileItIsUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

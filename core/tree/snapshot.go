@@ -140,14 +140,21 @@ func (t *Tree) pinAll(ctx context.Context, m *meta, s *snapshot, id string, expi
 }
 
 // settleCut finds out which of the batches that are undecided at the cut belong
-// to it, and keeps the others above it.
+// to it, and keeps the pending ones above it. Committed up to the cut a batch is
+// in. And it is in if it was committed above the cut, by an instance whose clock
+// is ahead, when all of its parts were prepared before the barriers: it may have
+// happened, and been seen, before the snapshot was asked for.
 func (t *Tree) settleCut(ctx context.Context, m *meta, s *snapshot) error {
-	seen := map[record.ID]bool{}
+	views := make([]shardView, len(s.Pins))
 	for i := range s.Pins {
 		v, err := t.shard(m, s.Pins[i].Shard).Pinned(ctx, s.Pins[i].Pin)
 		if err != nil {
 			return err
 		}
+		views[i] = v
+	}
+	seen := map[record.ID]bool{}
+	for _, v := range views {
 		for _, tx := range v.Undecided(shard.Bounds{}) {
 			if seen[tx] {
 				continue
@@ -157,12 +164,21 @@ func (t *Tree) settleCut(ctx context.Context, m *meta, s *snapshot) error {
 			if err != nil {
 				return fmt.Errorf("find out about an atomic batch: %w", err)
 			}
-			if o.State == txn.Committed && o.Version.Time <= s.Cut {
+			if o.State == txn.Committed && (o.Version.Time <= s.Cut || o.Keys == s.prepared(m, views, tx)) {
 				s.Committed = append(s.Committed, committedBatch{Tx: tx, Version: o.Version})
 			}
 		}
 	}
 	return nil
+}
+
+// prepared returns how many keys of a batch are prepared in the pinned views of
+// their owners.
+func (s *snapshot) prepared(m *meta, views []shardView, tx record.ID) (n int) {
+	for i, v := range views {
+		n += v.PreparedBy(tx, func(slot uint16) bool { return m.shardMap.Owner(slot) == s.Pins[i].Shard })
+	}
+	return n
 }
 
 // openSnapshot reads the snapshot's entries in a range, in key order, each from

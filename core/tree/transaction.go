@@ -80,7 +80,7 @@ func (x *transaction) begin(ctx context.Context, operation string) (results []Ba
 	now, first := x.t.db.clock.Now(), x.t.db.txns.FirstAttempt()
 	r := txn.Row{
 		ID: x.t.db.txns.NewID(), First: first, Attempt: first, State: txn.Pending,
-		Start: clock.Next(0, now), Deadline: x.deadline(m, now), Operation: operation,
+		Start: clock.Next(0, now), Deadline: x.deadline(m, now), Operation: operation, Keys: len(x.writes),
 	}
 	owners := map[keyspace.ShardID]bool{}
 	for i := range x.writes {

@@ -60,6 +60,8 @@ type Outcome struct {
 	// Deadline and Start are those of a pending one.
 	Deadline int64
 	Start    clock.HLC
+	// Keys is the number of its keys, 0 if there is no row.
+	Keys int
 	// Gone says that there is no row: the decision, if there was one, has been
 	// forgotten. It counts as aborted only for who has seen that some shard does
 	// not know of an end, and that less than TxDecisionRetention ago.
@@ -309,7 +311,7 @@ func (g *Registry) Lookup(ctx context.Context, treeID string, tx record.ID) (Out
 func (g *Registry) outcome(r *Row, attempt uint32) Outcome {
 	o := Outcome{State: Aborted}
 	if r.Attempt == attempt {
-		o = Outcome{State: r.State, Version: r.Version, Deadline: r.Deadline, Start: r.Start}
+		o = Outcome{State: r.State, Version: r.Version, Deadline: r.Deadline, Start: r.Start, Keys: r.Keys}
 	}
 	if o.State != Pending {
 		g.remember(txOf(r.ID, attempt), o)

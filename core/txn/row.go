@@ -49,6 +49,8 @@ type Row struct {
 	// owns them later has to be told as well.
 	Shards []keyspace.ShardID `json:"shards"`
 	Slots  keyspace.SlotSet   `json:"slots"`
+	// Keys is the number of keys.
+	Keys int `json:"keys"`
 	// Operation is the caller's id of the batch, empty if there is none, and
 	// Fingerprint condenses its sorted keys.
 	Operation   string `json:"operation,omitempty"`
