@@ -110,7 +110,9 @@ func (t *Tree) NextPage(ctx context.Context, id string, page int64, limit int) (
 		return CursorPage{}, ErrCursorNotFound
 	}
 	for try := 0; ; try++ {
-		p, err := t.nextPage(ctx, id, page, limit)
+		// Which page is the next one is settled at first sight: if the reply to its
+		// bookmark is lost, it is had again, and not the one after it.
+		p, err := t.nextPage(ctx, id, &page, limit)
 		if !errors.Is(err, errCursorMoved) {
 			return p, err
 		}
@@ -120,7 +122,7 @@ func (t *Tree) NextPage(ctx context.Context, id string, page int64, limit int) (
 	}
 }
 
-func (t *Tree) nextPage(ctx context.Context, id string, page int64, limit int) (CursorPage, error) {
+func (t *Tree) nextPage(ctx context.Context, id string, wanted *int64, limit int) (CursorPage, error) {
 	m, err := t.refresh(ctx)
 	if err != nil {
 		return CursorPage{}, err
@@ -133,13 +135,16 @@ func (t *Tree) nextPage(ctx context.Context, id string, page int64, limit int) (
 	if err := u.alive(); err != nil {
 		return CursorPage{}, err
 	}
-	switch {
-	case page == 0, page == r.Page+1:
+	if *wanted == 0 {
+		*wanted = r.Page + 1
+	}
+	switch page := *wanted; {
+	case page == r.Page+1:
 		return u.advance(ctx, limit)
 	case page == r.Page && page > 0:
 		return u.repeat(ctx)
 	}
-	return CursorPage{}, &ArgumentError{Field: "page", Reason: fmt.Sprintf("%d: page %d is next, and page %d can be had again", page, r.Page+1, r.Page)}
+	return CursorPage{}, &ArgumentError{Field: "page", Reason: fmt.Sprintf("%d: page %d is next, and page %d can be had again", *wanted, r.Page+1, r.Page)}
 }
 
 // cursorUse is one use of a cursor.

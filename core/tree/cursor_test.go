@@ -123,6 +123,24 @@ func TestRepeatedPageKeepsItsBounds(t *testing.T) {
 	}
 }
 
+// The reply to the bookmark of a page is lost: the page is had, and not the one
+// after it, also when its number was not given.
+func TestLostReplyToABookmarkSkipsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memory.New(memory.Options{})
+		in := faulty.New(mem.Table(), mem.Blobs(), faulty.Options{})
+		tr := open(t, in.Table(), in.Blobs()).writer(t, "demo")
+		fill(t, tr, 0, 9)
+		id := openCursor(t, tr, CursorQuery{Kind: CursorKeys})
+		for page, want := range []string{"k000 k001 k002", "k003 k004 k005", "k006 k007 k008"} {
+			in.Add(faulty.Rule{When: faulty.All(faulty.Kinds(faulty.Apply), faulty.InPartition("c-")), Times: 1, Do: faulty.Lose()})
+			if p := nextPage(t, tr, id, 0, 3); pageKeys(p) != want || p.Page != int64(page+1) {
+				t.Errorf("page %d: %q", p.Page, pageKeys(p))
+			}
+		}
+	})
+}
+
 func TestDeleteRangeCursor(t *testing.T) {
 	in, _ := fresh(t)
 	tr := in.writer(t, "demo")

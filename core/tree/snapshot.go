@@ -12,6 +12,7 @@ import (
 	"github.com/latticekv/lattice/core/keyspace"
 	"github.com/latticekv/lattice/core/record"
 	"github.com/latticekv/lattice/core/shard"
+	"github.com/latticekv/lattice/core/store"
 	"github.com/latticekv/lattice/core/txn"
 	"golang.org/x/sync/errgroup"
 )
@@ -61,10 +62,12 @@ type committedBatch struct {
 }
 
 const (
-	// cutAhead is how far the first cut lies ahead of the clock: the time in
-	// which the barriers should be there. It doubles with every try.
+	// cutAhead is how far a cut lies ahead of all clocks: the time in which the
+	// barriers should be there.
 	cutAhead = 100 * time.Millisecond
-	cutTries = 8
+	// cutTries bounds how often a cut is chosen: those who open snapshots at the
+	// same moment lift the clocks past each other's cuts.
+	cutTries = 32
 )
 
 // takeSnapshot opens a snapshot that is kept until the expiry, a Unix
@@ -86,16 +89,20 @@ func (t *Tree) cut(ctx context.Context, m *meta, id string, expiry int64) (*snap
 	var least clock.HLC
 	for try := 0; ; try++ {
 		at := t.db.clock.Now()
-		at.Wall += int64(cutAhead << try)
+		at.Wall = max(at.Wall, least.Milli()*int64(time.Millisecond)) + int64(cutAhead)
 		s := &snapshot{Cut: clock.Next(least, at), MapVersion: m.MapVersion, Slots: m.Slots, Pins: make([]shardPin, len(m.owners))}
 		err := t.pinAll(ctx, m, s, id, expiry)
 		switch {
 		case err == nil:
 			return s, t.settleCut(ctx, m, s)
-		case !errors.Is(err, shard.ErrPastCut) || try == cutTries:
+		case !errors.Is(err, shard.ErrPastCut):
 			return nil, err
 		}
-		// A clock is far ahead, or the barriers took their time.
+		// A clock is ahead, the barriers took their time, or somebody else opened a
+		// snapshot meanwhile.
+		if try == cutTries || t.db.reg.pause(ctx, try, 0) != nil {
+			return nil, fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+		}
 		if least, err = t.lastClock(ctx, m); err != nil {
 			return nil, err
 		}

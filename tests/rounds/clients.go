@@ -110,6 +110,7 @@ func (r *Rounds) reader(end time.Duration) {
 // looks are the ways to look.
 var looks = []func(r *Rounds, ctx context.Context, t *tree.Tree, floor *clock.Version){
 	(*Rounds).getAll, (*Rounds).getSome, (*Rounds).getSingly, (*Rounds).scan, (*Rounds).pages, (*Rounds).stream, (*Rounds).count,
+	(*Rounds).snapshot,
 }
 
 // check holds what was seen at once against one round: of the keys asked for those
@@ -251,6 +252,30 @@ func (r *Rounds) stream(ctx context.Context, t *tree.Tree, floor *clock.Version)
 		return
 	}
 	r.check("a stream", r.inOrder(reverse), items, floor, acked)
+}
+
+// snapshot reads a snapshot page by page, while rounds go on: all pages are of the
+// one round that it was opened in.
+func (r *Rounds) snapshot(ctx context.Context, t *tree.Tree, floor *clock.Version) {
+	acked, reverse := r.floor(), r.draw(2) == 0
+	c, err := t.OpenCursor(ctx, tree.CursorQuery{Kind: tree.CursorEntries, Reverse: reverse, Snapshot: true})
+	if err != nil {
+		r.tolerates("open a snapshot", err)
+		return
+	}
+	var items []tree.Item
+	for more := true; more; {
+		p, err := t.NextPage(ctx, c.ID, 0, 5)
+		if err != nil {
+			r.tolerates("a page of a snapshot", err)
+			return
+		}
+		items, more = append(items, p.Items...), p.HasMore
+	}
+	r.check("a snapshot", r.inOrder(reverse), items, floor, acked)
+	if err := t.CloseCursor(ctx, c.ID); err != nil {
+		r.tolerates("close a snapshot", err)
+	}
 }
 
 func (r *Rounds) count(ctx context.Context, t *tree.Tree, _ *clock.Version) {
