@@ -25,13 +25,16 @@ type front struct {
 	instances [2]http.Handler
 	turn      atomic.Int64
 	// lose says that the reply to a call, which has been carried out, is lost.
-	lose func(r *http.Request) bool
+	lose atomic.Pointer[func(r *http.Request) bool]
 }
+
+// loses sets what is lost from now on.
+func (f *front) loses(lose func(r *http.Request) bool) { f.lose.Store(&lose) }
 
 // ServeHTTP implements http.Handler.
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	instance := f.instances[f.turn.Add(1)%2]
-	if f.lose == nil || !f.lose(r) {
+	if lose := f.lose.Load(); lose == nil || !(*lose)(r) {
 		instance.ServeHTTP(w, r)
 		return
 	}
@@ -76,24 +79,25 @@ func TestAtomicBatchIsDoneOnceThoughRepliesAreLost(t *testing.T) {
 	for i := range ops {
 		ops[i].IfAbsent = true
 	}
-	lost := 0
-	f.lose = func(r *http.Request) bool {
+	var lost atomic.Int64
+	f.loses(func(r *http.Request) bool {
 		if !strings.HasSuffix(r.URL.Path, "/batch") {
 			return false
 		}
-		if lost++; lost == 3 {
+		n := lost.Add(1)
+		if n == 3 {
 			// Somebody has seen the batch and gone on from there.
 			_, err := tree.Set(context.WithoutCancel(ctx), keys[5], []byte("later"), client.SetOptions{})
 			if err != nil {
 				t.Error(err)
 			}
 		}
-		return lost <= 3
-	}
+		return n <= 3
+	})
 	results, err := tree.Atomic(ctx, ops, client.AtomicOptions{})
 	must(t, err)
-	if lost != 4 {
-		t.Fatalf("%d attempts", lost)
+	if n := lost.Load(); n != 4 {
+		t.Fatalf("%d attempts", n)
 	}
 	es, err := tree.GetMany(ctx, keys, client.ReadOptions{})
 	if err != nil || len(es) != 16 {
@@ -105,10 +109,10 @@ func TestAtomicBatchIsDoneOnceThoughRepliesAreLost(t *testing.T) {
 		}
 	}
 	// Without a name the outcome of a batch with conditions stays unknown.
-	lost = 0
+	lost.Store(0)
 	_, err = tree.Batch(ctx, client.Batch{Ops: []client.Op{{Key: "x", IfAbsent: true}, {Key: "y", IfAbsent: true}}, Atomic: true})
-	if err == nil || lost != 1 {
-		t.Errorf("%d attempts, %v", lost, err)
+	if n := lost.Load(); err == nil || n != 1 {
+		t.Errorf("%d attempts, %v", n, err)
 	}
 }
 
@@ -120,20 +124,20 @@ func TestCursorNeitherSkipsNorRepeatsThoughRepliesAreLost(t *testing.T) {
 			f, c := newFront(t)
 			ctx, tree := t.Context(), filled(t, c, 200)
 			cur := openCursor(t, tree, client.CursorQuery{Kind: client.CursorEntries, Snapshot: snapshot})
-			calls := 0
-			f.lose = func(r *http.Request) bool {
+			var calls atomic.Int64
+			f.loses(func(r *http.Request) bool {
 				if !strings.HasSuffix(r.URL.Path, "/next") {
 					return false
 				}
-				calls++
-				if calls%3 == 1 {
-					_, err := tree.Set(context.WithoutCancel(ctx), fmt.Sprintf("k%03d+", calls*2), []byte("x"), client.SetOptions{})
+				n := calls.Add(1)
+				if n%3 == 1 {
+					_, err := tree.Set(context.WithoutCancel(ctx), fmt.Sprintf("k%03d+", n*2), []byte("x"), client.SetOptions{})
 					if err != nil {
 						t.Error(err)
 					}
 				}
-				return calls%3 != 0
-			}
+				return n%3 != 0
+			})
 			var stable, all []string
 			for _, k := range cursorKeys(t, cur, 17) {
 				if all = append(all, k); !strings.HasSuffix(k, "+") {
@@ -146,8 +150,8 @@ func TestCursorNeitherSkipsNorRepeatsThoughRepliesAreLost(t *testing.T) {
 			if !slices.IsSorted(all) || len(slices.Compact(slices.Clone(all))) != len(all) || snapshot && len(all) != 200 {
 				t.Errorf("out of order, twice, or not of the snapshot: %q", all)
 			}
-			if calls != 3*12 {
-				t.Errorf("%d calls for 12 pages", calls)
+			if n := calls.Load(); n != 3*12 {
+				t.Errorf("%d calls for 12 pages", n)
 			}
 			must(t, cur.Close(ctx))
 		})
