@@ -119,15 +119,6 @@ func (v *View) PreparedBy(tx record.ID, owns func(slot uint16) bool) (n int) {
 	return n
 }
 
-// UndecidedOf is Undecided for one key.
-func (v *View) UndecidedOf(key string) []record.ID {
-	var out []record.ID
-	for _, p := range v.undecided.at(key) {
-		out = append(out, p.Tx)
-	}
-	return out
-}
-
 // Settle returns the view under the outcomes of transactions: what was committed
 // is seen with its version, and of the others nothing.
 func (v *View) Settle(o Outcomes) *View {

@@ -219,7 +219,9 @@ func (s *Shard) pinnedBlobs(ctx context.Context, pins []Pin, used map[string]str
 
 // blobs adds the blobs that a view refers to.
 func (v *View) blobs(used map[string]struct{}) {
-	addBlobs(v.base, used)
+	for name := range v.base.Blobs() {
+		used[name] = struct{}{}
+	}
 	v.tail.items.Scan(func(_ string, it *tailItem) bool {
 		if it.Ref != nil {
 			used[it.Ref.Blob] = struct{}{}
@@ -237,10 +239,4 @@ func (v *View) blobs(used map[string]struct{}) {
 		}
 		return true
 	})
-}
-
-func addBlobs(set *run.Set, used map[string]struct{}) {
-	for name := range set.Blobs() {
-		used[name] = struct{}{}
-	}
 }

@@ -199,20 +199,8 @@ func (c cursors) list(ctx context.Context, from string, limit int) (rows []*curs
 
 // forget deletes all rows, of a tree that is gone for good.
 func (c cursors) forget(ctx context.Context) error {
-	for {
-		page, err := c.db.table.Range(ctx, c.partition, store.RangeQuery{Limit: store.MaxTransactionOps})
-		if err != nil {
-			return fmt.Errorf("list cursors of %s: %w", c.partition, err)
-		}
-		ops := make([]store.Op, 0, len(page.Rows))
-		for _, row := range page.Rows {
-			ops = append(ops, store.Delete(row.Key, row.ETag))
-		}
-		if len(ops) == 0 {
-			return nil
-		}
-		if _, err := c.db.table.Apply(ctx, c.partition, ops); err != nil {
-			return fmt.Errorf("delete cursors of %s: %w", c.partition, err)
-		}
+	if err := store.DeletePartition(ctx, c.db.table, c.partition); err != nil {
+		return fmt.Errorf("forget the cursors of a tree that is gone: %w", err)
 	}
+	return nil
 }

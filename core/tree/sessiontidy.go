@@ -88,17 +88,9 @@ func (l loadRows) remove(ctx context.Context, ops []store.Op) error {
 // forget deletes everything recorded of the bulk loads of a tree that is gone
 // for good. It may be repeated; after an error it is to be.
 func (l loadRows) forget(ctx context.Context) error {
-	for {
-		page, err := l.page(ctx, store.RangeQuery{Limit: store.MaxTransactionOps})
-		if err != nil || len(page.Rows) == 0 {
-			return err
-		}
-		ops := make([]store.Op, 0, len(page.Rows))
-		for _, r := range page.Rows {
-			ops = append(ops, store.Delete(r.Key, r.ETag))
-		}
-		if _, err := l.reg.table.Apply(ctx, bulkPartition(l.treeID), ops); err != nil {
-			return fmt.Errorf("delete bulk loads of a tree that is gone: %w", err)
-		}
+	err := l.reg.retry(ctx, func() error { return store.DeletePartition(ctx, l.reg.table, bulkPartition(l.treeID)) })
+	if err != nil {
+		return fmt.Errorf("forget the bulk loads of a tree that is gone: %w", err)
 	}
+	return nil
 }

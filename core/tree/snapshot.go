@@ -18,7 +18,8 @@ import (
 )
 
 // A snapshot is the state of a tree at one cut of the hybrid clocks: it has
-// exactly the entries with versions up to the cut.
+// exactly the entries with versions up to the cut, and those of a batch that an
+// instance with a fast clock committed above it before the barriers.
 //
 // Opening it appends a barrier to every shard that lifts the shard's clock past
 // the cut, so that whatever is written there later is above it, and pins the

@@ -453,22 +453,9 @@ func (g *Registry) Remove(ctx context.Context, treeID string, r *Row) error {
 // Forget deletes everything that is recorded about the batches of a tree that is
 // gone for good. It may be repeated; after an error it is to be.
 func (g *Registry) Forget(ctx context.Context, treeID string) error {
-	for n := 0; n < partitions; {
-		p := partitionAt(treeID, n)
-		page, err := g.table.Range(ctx, p, store.RangeQuery{Limit: store.MaxTransactionOps})
-		if err != nil {
-			return fmt.Errorf("list transactions of %s: %w", p, err)
-		}
-		ops := make([]store.Op, 0, len(page.Rows))
-		for _, row := range page.Rows {
-			ops = append(ops, store.Delete(row.Key, row.ETag))
-		}
-		if len(ops) == 0 {
-			n++
-			continue
-		}
-		if _, err := g.table.Apply(ctx, p, ops); err != nil {
-			return fmt.Errorf("delete transactions of %s: %w", p, err)
+	for n := range partitions {
+		if err := store.DeletePartition(ctx, g.table, partitionAt(treeID, n)); err != nil {
+			return fmt.Errorf("forget the transactions of a tree that is gone: %w", err)
 		}
 	}
 	return nil
