@@ -12,6 +12,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	azruntime "github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+
+	"github.com/latticekv/lattice/migrate/source"
 )
 
 // explain is an error as one sentence with the way out. What it explains is not
@@ -19,7 +21,7 @@ import (
 // their own.
 func (s *Source) explain(err error) error {
 	var r *azcore.ResponseError
-	var ended *endedError
+	var ended *source.EndedError
 	switch {
 	case err == nil, errors.As(err, &ended):
 		return err

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+
+	"github.com/latticekv/lattice/migrate/source"
 )
 
 const (
@@ -31,7 +33,7 @@ func (s *Source) retry(ctx context.Context, op func() error) error {
 	for own := firstWait; ; own = min(2*own, longestWait) {
 		err := op()
 		if ctx.Err() != nil {
-			return ended(ctx)
+			return source.Ended(ctx)
 		}
 		status := statusOf(err)
 		if err == nil || status != 0 {
@@ -57,28 +59,9 @@ func (s *Source) retry(ctx context.Context, op func() error) error {
 		if s.opts.OnWait != nil {
 			s.opts.OnWait(wait, s.explain(err))
 		}
-		if err := pause(ctx, wait); err != nil {
+		if err := source.Pause(ctx, wait); err != nil {
 			return err
 		}
-	}
-}
-
-// endedError is the caller's reason to stop, which is nobody's fault.
-type endedError struct{ cause error }
-
-func (e *endedError) Error() string { return e.cause.Error() }
-func (e *endedError) Unwrap() error { return e.cause }
-
-func ended(ctx context.Context) error { return &endedError{context.Cause(ctx)} }
-
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ended(ctx)
-	case <-t.C:
-		return nil
 	}
 }
 

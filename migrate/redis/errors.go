@@ -13,6 +13,8 @@ import (
 	"syscall"
 
 	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/latticekv/lattice/migrate/source"
 )
 
 // reply returns what the server said, if err is an error of the server.
@@ -77,7 +79,7 @@ func transient(err error) bool {
 // wrapped: callers would take a failure of the source's network for one of
 // their own.
 func (s *Source) explain(err error) error {
-	var ended *endedError
+	var ended *source.EndedError
 	if err == nil || isRestart(err) || errors.As(err, &ended) || errors.Is(err, errReply) {
 		return err
 	}
