@@ -72,15 +72,6 @@ type undecidedView struct {
 	entries []record.Entry
 }
 
-// at returns the mutations of a key.
-func (u *undecidedView) at(key string) []Prepared {
-	if u.prepared == nil {
-		return nil
-	}
-	at, _ := u.prepared.Get(key)
-	return at
-}
-
 // Undecided returns the transactions with mutations of keys in bounds that are
 // not decided here.
 func (v *View) Undecided(b Bounds) []record.ID {
