@@ -356,29 +356,35 @@ const (
 	endedCursorAge = 7 * 24 * time.Hour
 )
 
-// tendCursors ends the cursors of a tree that have expired.
+// tendCursors ends the cursors of a tree that have expired. One that cannot be
+// read or ended is told of, and does not keep the others from it.
 func (db *DB) tendCursors(ctx context.Context, s stored) error {
 	m, err := newMeta(s, db.opts, db.clock.Now())
 	if err != nil {
 		return err
 	}
 	t, rows := &db.entryOf(s.Name).reader, db.cursors(m.ID)
+	var faults []error
 	for from, n := "", 0; n < cursorsPerTick; {
-		page, more, err := rows.list(ctx, from, store.MaxTransactionOps)
+		page, err := rows.list(ctx, from, store.MaxTransactionOps)
 		if err != nil {
-			return err
+			return errors.Join(append(faults, err)...)
 		}
-		for _, r := range page {
-			from = store.NextKey(r.ID)
-			if err := t.tendCursor(ctx, m, rows, r); err != nil {
-				return err
+		for _, row := range page.Rows {
+			from = store.NextKey(row.Key)
+			r, err := rows.decode(row.Key, row)
+			if err == nil {
+				err = t.tendCursor(ctx, m, rows, r)
+			}
+			if err != nil {
+				faults = append(faults, err)
 			}
 		}
-		if n += len(page); !more || len(page) == 0 {
-			return nil
+		if n += len(page.Rows); !page.More || len(page.Rows) == 0 || ctx.Err() != nil {
+			break
 		}
 	}
-	return nil
+	return errors.Join(faults...)
 }
 
 func (t *Tree) tendCursor(ctx context.Context, m *meta, rows cursors, r *cursorRow) error {

@@ -14,6 +14,7 @@ import (
 	"github.com/latticekv/lattice/core/clock"
 	"github.com/latticekv/lattice/core/options"
 	"github.com/latticekv/lattice/core/shard"
+	"github.com/latticekv/lattice/core/store"
 	"github.com/latticekv/lattice/providers/faulty"
 	"github.com/latticekv/lattice/providers/memory"
 	"github.com/latticekv/lattice/providers/metered"
@@ -382,6 +383,46 @@ func TestSnapshotLivesWhileItIsUsed(t *testing.T) {
 			if _, err := in.Collect(t.Context(), 0); err != nil {
 				t.Fatal(err)
 			}
+		}
+	})
+}
+
+// A row of a cursor that is damaged is told of. It keeps neither other cursors
+// from ending nor the shards of the tree from being collected.
+func TestDamagedCursorStopsNothingElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, m := fresh(t, func(o *options.Options) {
+			o.SnapshotCursorTtl, o.CheckpointTailRows = time.Minute, 1
+			o.WalGracePeriod, o.BlobGracePeriod = time.Second, 5*time.Second
+		})
+		tr := in.writer(t, "demo")
+		fill(t, tr, 0, 30)
+		for range 3 {
+			openCursor(t, tr, CursorQuery{Kind: CursorEntries, Snapshot: true})
+		}
+		meta, err := in.reg.read(t.Context(), "demo")
+		must(t, err)
+		rows := in.cursors(meta.ID)
+		page, err := rows.list(t.Context(), "", 10)
+		must(t, err)
+		damaged := page.Rows[0]
+		_, err = m.Table().Apply(t.Context(), rows.partition, []store.Op{store.Replace(damaged.Key, []byte("?"), damaged.ETag)})
+		must(t, err)
+		must(t, in.clock.Sleep(t.Context(), 10*24*time.Hour))
+		shards := 0
+		for range 3 {
+			rep, err := in.Collect(t.Context(), 0)
+			if err != nil || rep.Failed == 0 || !errors.Is(rep.Failures[0].Err, store.ErrCorrupt) {
+				t.Fatalf("%+v %v", rep, err)
+			}
+			shards += rep.Shards
+			must(t, in.clock.Sleep(t.Context(), 10*24*time.Hour))
+		}
+		if page, err = rows.list(t.Context(), "", 10); err != nil || len(page.Rows) != 1 || page.Rows[0].Key != damaged.Key {
+			t.Errorf("left are %d cursors, %v", len(page.Rows), err)
+		}
+		if shards == 0 {
+			t.Error("no shard was collected")
 		}
 	})
 }

@@ -181,20 +181,13 @@ func (c cursors) remove(ctx context.Context, id string) error {
 	return fmt.Errorf("remove %s: %w", c.where(id), err)
 }
 
-// list returns up to limit cursors from a key on.
-func (c cursors) list(ctx context.Context, from string, limit int) (rows []*cursorRow, more bool, err error) {
+// list returns up to limit rows from a key on, not yet decoded.
+func (c cursors) list(ctx context.Context, from string, limit int) (store.Page, error) {
 	page, err := c.db.table.Range(ctx, c.partition, store.RangeQuery{From: from, Limit: limit})
 	if err != nil {
-		return nil, false, fmt.Errorf("list cursors of %s: %w", c.partition, err)
+		return page, fmt.Errorf("list cursors of %s: %w", c.partition, err)
 	}
-	for _, row := range page.Rows {
-		r, err := c.decode(row.Key, row)
-		if err != nil {
-			return nil, false, err
-		}
-		rows = append(rows, r)
-	}
-	return rows, page.More, nil
+	return page, nil
 }
 
 // forget deletes all rows, of a tree that is gone for good.

@@ -2,7 +2,6 @@ package tree
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/latticekv/lattice/core/keyspace"
@@ -112,7 +111,13 @@ func (db *DB) tend(ctx context.Context, s stored, rep *Report) (bool, error) {
 	if s.State != StateActive {
 		return false, nil
 	}
-	return true, errors.Join(db.loads(s.ID).tidy(ctx, db.opts.BulkLoadRetention), db.tendCursors(ctx, s))
+	// What fails here is no reason to let the logs of the shards grow.
+	for _, err := range []error{db.loads(s.ID).tidy(ctx, db.opts.BulkLoadRetention), db.tendCursors(ctx, s)} {
+		if err != nil {
+			rep.fail(s.Name, 0, err)
+		}
+	}
+	return true, nil
 }
 
 // overdue reports whether a deleted tree can no longer be recovered.
