@@ -92,6 +92,9 @@ func Load(root fs.FS) (*Sources, error) {
 			}
 			return nil
 		}
+		if name == ".git" {
+			return nil // what stands for the folder in a linked work tree
+		}
 		return s.add(root, name, entry)
 	})
 	return s, err
