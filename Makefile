@@ -45,7 +45,7 @@ soak: setup ## the randomised tests with many seeds (SEEDS=200)
 build: ## static binaries of every program into ./bin
 	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/... ./functions/azurefunc ./functions/awslambda
 
-package: ## deployable folders of both cloud hosts into ./dist
+package: ## what the cloud hosts deploy, into ./dist
 	./scripts/package.sh
 
 fmt: ## format the code
