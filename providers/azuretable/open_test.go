@@ -48,6 +48,36 @@ func TestIdentityIsUsed(t *testing.T) {
 	}
 }
 
+// expiring hands out numbered tokens that live for an hour.
+type expiring struct{ given int }
+
+func (s *expiring) GetToken(context.Context, policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	s.given++
+	return azcore.AccessToken{Token: fmt.Sprint(s.given), ExpiresOn: time.Now().Add(time.Hour)}, nil
+}
+
+func TestTokenIsKeptAndReplacedBeforeItExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		service := azfake.New(t, ok("tag"))
+		table, err := New(t.Context(), Options{ServiceURL: "https://acc.table.core.windows.net", Credential: &expiring{}, TableName: "tab", SkipCreate: true, Transport: service})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range []string{"1", "1", "2"} {
+			if i == 2 {
+				// A clock that stands still for the test; a minute is left.
+				<-time.After(59 * time.Minute)
+			}
+			if _, err := table.Apply(t.Context(), "part", oneOp); err != nil {
+				t.Fatal(err)
+			}
+			if got := service.Seen()[i].Header.Get("Authorization"); got != "Bearer "+want {
+				t.Errorf("request %d has authorization %q, want token %s", i, got, want)
+			}
+		}
+	})
+}
+
 func TestMissingTokenHadNoEffect(t *testing.T) {
 	table, service := identified(t, tokens{err: errors.New("no token")}, ok("tag"))
 	_, err := table.Apply(t.Context(), "part", oneOp)
@@ -97,7 +127,9 @@ func TestTableIsCreatedOrFound(t *testing.T) {
 		{"Found", []azfake.Answer{failure(409, "TableAlreadyExists")}, nil, 1},
 		{"BeingDeleted", []azfake.Answer{failure(409, "TableBeingDeleted")}, store.ErrUnavailable, 4},
 		{"BusyAtFirst", []azfake.Answer{failure(503, "ServerBusy"), {Status: 204}}, nil, 2},
-		{"Forbidden", []azfake.Answer{failure(403, "AuthorizationFailure")}, store.ErrUnavailable, 4},
+		{"Forbidden", []azfake.Answer{failure(403, "AuthorizationFailure")}, store.ErrUnavailable, 8},
+		{"FoundByItsOwnCredential", []azfake.Answer{failure(403, "AuthorizationPermissionMismatch"), failure(404, "ResourceNotFound")}, nil, 2},
+		{"MissingForItsOwnCredential", []azfake.Answer{failure(403, "AuthorizationPermissionMismatch"), failure(404, "TableNotFound")}, store.ErrUnavailable, 5},
 		{"Reset", []azfake.Answer{{Err: azfake.ErrReset}}, store.ErrUnavailable, 4},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
@@ -79,7 +80,8 @@ func newBoundary() string {
 	return hex.EncodeToString(raw[:])
 }
 
-// create makes the table; one that exists is as good.
+// create makes the table; one that exists is as good, also where the credential
+// may only use it.
 func (t *Table) create(ctx context.Context, client *aztables.ServiceClient) error {
 	ctx, cancel := context.WithTimeout(ctx, t.wire.timeout)
 	defer cancel()
@@ -94,8 +96,27 @@ func (t *Table) create(ctx context.Context, client *aztables.ServiceClient) erro
 		return azhttp.Lost(ctx, err, false, sent)
 	case refused.Code == string(aztables.TableAlreadyExists):
 		return nil
+	case refused.Denied():
+		return t.find(ctx)
 	}
 	return azhttp.Fail(refused, false)
+}
+
+// find looks for the table by a read: a credential for this table alone is not
+// allowed to create it.
+func (t *Table) find(ctx context.Context) error {
+	answer, err := t.wire.read(ctx, t.entityPath("none", "none"), "", maxEntityBody)
+	var refused *azhttp.StatusError
+	switch {
+	case err == nil:
+		answer.release()
+		return nil
+	case errors.Is(err, store.ErrNotFound):
+		return nil
+	case errors.As(err, &refused) && refused.Code == string(aztables.TableNotFound):
+		return fmt.Errorf("it does not exist, and the credential may not create it: %w", err)
+	}
+	return err
 }
 
 func serviceClient(s azhttp.Endpoint, options policy.ClientOptions) (*aztables.ServiceClient, error) {

@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/latticekv/lattice/providers/internal/azhttp"
 )
 
 // The stores to choose from.
@@ -39,7 +41,8 @@ type Config struct {
 	// Account is the name of a storage account of the public cloud.
 	Account string `name:"account" env:"LATTICE_ACCOUNT" placeholder:"NAME" help:"Storage account of the public cloud, used with the identity that the environment offers, if there is no ${connection} in the environment."`
 	// TableURL and BlobURL are the addresses of the services, for other clouds.
-	TableURL string `name:"table-url" env:"LATTICE_TABLE_URL" placeholder:"URL" help:"Address of the table service, instead of an account of the public cloud."`
+	// Both may hold a shared access signature each, which is never shown.
+	TableURL string `name:"table-url" env:"LATTICE_TABLE_URL" placeholder:"URL" help:"Address of the table service, instead of an account of the public cloud. It may hold a shared access signature (?sv=…&sig=…); give that in the environment, where other users do not see it."`
 	BlobURL  string `name:"blob-url" env:"LATTICE_BLOB_URL" placeholder:"URL" help:"Address of the blob service, likewise."`
 	// TableName and ContainerName are created when they do not exist.
 	TableName     string `name:"table-name" env:"LATTICE_TABLE_NAME" default:"lattice" placeholder:"NAME" help:"Table in the account. Default ${default}."`
@@ -98,14 +101,30 @@ func (c *Config) validateAccount() error {
 		return fmt.Errorf("account %q: the name of a storage account is 3 to 24 lower-case letters and digits", c.Account)
 	case c.Account == "" && (c.TableURL == "" || c.BlobURL == ""):
 		return fmt.Errorf("store azure needs %s in the environment, an account, or the addresses of both services", ConnectionStringVariable)
+	case c.ConnectionString == "" && c.Account == "":
+		_, _, err := c.addresses()
+		return err
 	}
 	return nil
 }
 
-// addresses returns where the services of the account answer.
-func (c *Config) addresses() (tableURL, blobURL string) {
-	if c.Account == "" {
-		return c.TableURL, c.BlobURL
+// address is where a service of the account answers, and the signature that is
+// the credential there; it is empty if an identity is.
+type address struct{ url, sas string }
+
+// addresses returns those of both services. The errors quote no signature.
+func (c *Config) addresses() (table, blob address, err error) {
+	if c.Account != "" {
+		return address{url: "https://" + c.Account + ".table.core.windows.net"}, address{url: "https://" + c.Account + ".blob.core.windows.net"}, nil
 	}
-	return "https://" + c.Account + ".table.core.windows.net", "https://" + c.Account + ".blob.core.windows.net"
+	if table.url, table.sas, err = azhttp.SplitURL(c.TableURL); err != nil {
+		return table, blob, fmt.Errorf("address of the table service: %w", err)
+	}
+	if blob.url, blob.sas, err = azhttp.SplitURL(c.BlobURL); err != nil {
+		return table, blob, fmt.Errorf("address of the blob service: %w", err)
+	}
+	if (table.sas == "") != (blob.sas == "") {
+		err = errors.New("one address of the account holds a shared access signature and the other does not: which credential is meant?")
+	}
+	return table, blob, err
 }

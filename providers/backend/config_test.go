@@ -57,6 +57,10 @@ func TestCheckTellsEveryFault(t *testing.T) {
 		{"unknown store and no folder", Config{Store: "redis"}, []string{`store "redis"`, "data folder"}},
 		{"azure by nothing", Config{Store: Azure, DataDir: "d"}, []string{ConnectionStringVariable}},
 		{"azure by one address", Config{Store: Azure, DataDir: "d", TableURL: "https://t"}, []string{"both services"}},
+		{"azure by signatures", Config{Store: Azure, DataDir: "d", TableURL: "https://t?sig=c2VjcmV0", BlobURL: "https://b?sig=c2VjcmV0"}, nil},
+		{"azure by one signature", Config{Store: Azure, DataDir: "d", TableURL: "https://t?sig=c2VjcmV0", BlobURL: "https://b"}, []string{"which credential"}},
+		{"azure by a cut signature", Config{Store: Azure, DataDir: "d", TableURL: "https://t?sig=c2VjcmV0", BlobURL: "https://b?sv=1&se=c2VjcmV0"}, []string{"blob service", "sig"}},
+		{"azure by no addresses", Config{Store: Azure, DataDir: "d", TableURL: "t?sig=c2VjcmV0", BlobURL: "https://b?sig=c2VjcmV0"}, []string{"table service", "URL"}},
 		{"azure by two ways", Config{Store: Azure, DataDir: "d", ConnectionString: secret, Account: "a"}, []string{"which one"}},
 		{"azure by two other ways", Config{Store: Azure, DataDir: "d", Account: "a", BlobURL: "https://b"}, []string{"which one"}},
 	}
@@ -79,8 +83,15 @@ func TestCheckTellsEveryFault(t *testing.T) {
 }
 
 func TestAccountStandsForBothAddresses(t *testing.T) {
-	table, blob := (&Config{Account: "acct"}).addresses()
-	if table != "https://acct.table.core.windows.net" || blob != "https://acct.blob.core.windows.net" {
-		t.Fatalf("got %s and %s", table, blob)
+	table, blob, err := (&Config{Account: "acct"}).addresses()
+	if table.url != "https://acct.table.core.windows.net" || blob.url != "https://acct.blob.core.windows.net" || table.sas+blob.sas != "" || err != nil {
+		t.Fatalf("got %s and %s, %v", table, blob, err)
+	}
+}
+
+func TestSignaturesAreTakenOffTheAddresses(t *testing.T) {
+	table, blob, err := (&Config{TableURL: "https://t/?sv=1&sig=a", BlobURL: "https://b?sv=1&sig=b"}).addresses()
+	if table != (address{"https://t", "sv=1&sig=a"}) || blob != (address{"https://b", "sv=1&sig=b"}) || err != nil {
+		t.Fatalf("got %s and %s, %v", table, blob, err)
 	}
 }

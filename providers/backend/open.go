@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
-	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+	"time"
 
 	"github.com/latticekv/lattice/core/store"
 	"github.com/latticekv/lattice/providers/azuretable"
@@ -98,31 +96,25 @@ func openAzurite(ctx context.Context, c Config) (*Backend, error) {
 }
 
 func openAccount(ctx context.Context, c Config) (*Backend, error) {
-	var credential azcore.TokenCredential
-	tableURL, blobURL := "", ""
-	if c.ConnectionString == "" {
-		var err error
-		if credential, err = azidentity.NewDefaultAzureCredential(nil); err != nil {
-			return nil, fmt.Errorf("find an identity in the environment: %w", err)
-		}
-		tableURL, blobURL = c.addresses()
+	tableOptions := azuretable.Options{ConnectionString: c.ConnectionString, TableName: c.TableName}
+	blobOptions := blob.Options{ConnectionString: c.ConnectionString, Container: c.ContainerName}
+	ends, err := c.authenticate(&tableOptions, &blobOptions)
+	if err != nil {
+		return nil, err
 	}
-	table, err := azuretable.New(ctx, azuretable.Options{
-		ConnectionString: c.ConnectionString, ServiceURL: tableURL, Credential: credential, TableName: c.TableName,
-	})
+	table, err := azuretable.New(ctx, tableOptions)
 	if err != nil {
 		return nil, c.explain("open table "+c.TableName, err)
 	}
-	blobs, err := blob.New(ctx, blob.Options{
-		ConnectionString: c.ConnectionString, ServiceURL: blobURL, Credential: credential, Container: c.ContainerName,
-	})
+	blobs, err := blob.New(ctx, blobOptions)
 	if err != nil {
 		return nil, c.explain("open container "+c.ContainerName, err)
 	}
-	return &Backend{
-		Table: table, Blobs: blobs,
-		Description: fmt.Sprintf("%s, table %s and container %s", c.Store, c.TableName, c.ContainerName),
-	}, nil
+	description := fmt.Sprintf("%s, table %s and container %s", c.Store, c.TableName, c.ContainerName)
+	if !ends.IsZero() {
+		description += ", by a signature that ends at " + ends.Format(time.RFC3339)
+	}
+	return &Backend{Table: table, Blobs: blobs, Description: description}, nil
 }
 
 // explain names what was attempted and, where an argument is at fault, where it

@@ -82,14 +82,30 @@ func wrapInvalid(c *container.Client, err error) (*container.Client, error) {
 	return c, nil
 }
 
+// create makes the container; one that exists is as good, also where the
+// credential may only use it.
 func (s *Store) create(ctx context.Context) error {
 	return s.call(ctx, false, func(ctx context.Context, _ patience) error {
 		_, err := s.container.Create(ctx, nil)
-		if refused := azhttp.FromSDK(err); refused != nil && refused.Code == string(bloberror.ContainerAlreadyExists) {
+		switch refused := azhttp.FromSDK(err); {
+		case refused != nil && refused.Code == string(bloberror.ContainerAlreadyExists):
 			return nil
+		case refused != nil && refused.Denied():
+			return s.find(ctx)
 		}
 		return err
 	})
+}
+
+// find looks for the container by a listing: a credential for this container
+// alone is not allowed to create it.
+func (s *Store) find(ctx context.Context) error {
+	one := &container.ListBlobsFlatOptions{MaxResults: to.Ptr[int32](1)}
+	_, err := s.container.NewListBlobsFlatPager(one).NextPage(ctx)
+	if refused := azhttp.FromSDK(err); refused != nil && refused.Code == string(bloberror.ContainerNotFound) {
+		return fmt.Errorf("it does not exist, and the credential may not create it: %w", azhttp.Fail(refused, false))
+	}
+	return err
 }
 
 // errTimedOut ends an exchange that took longer than its size allows.

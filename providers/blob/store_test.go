@@ -11,6 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
 	"github.com/latticekv/lattice/core/store"
 	"github.com/latticekv/lattice/providers/internal/azfake"
 )
@@ -236,6 +239,30 @@ func TestEndedContextSendsNothing(t *testing.T) {
 	}
 }
 
+var emptyListing = azfake.Answer{Status: http.StatusOK, Header: map[string]string{"Content-Type": "application/xml"},
+	Body: `<?xml version="1.0" encoding="utf-8"?><EnumerationResults><Blobs></Blobs><NextMarker></NextMarker></EnumerationResults>`}
+
+// tokens hands out tokens that name their scopes.
+type tokens struct{}
+
+func (tokens) GetToken(_ context.Context, o policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	return azcore.AccessToken{Token: strings.Join(o.Scopes, " "), ExpiresOn: time.Now().Add(time.Hour)}, nil
+}
+
+func TestIdentityIsUsed(t *testing.T) {
+	service := azfake.New(t, whole("data"))
+	s, err := New(t.Context(), Options{ServiceURL: "https://acc.blob.core.windows.net", Credential: tokens{}, Container: "box", SkipCreate: true, Transport: service})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.Get(t.Context(), "name"); err != nil {
+		t.Fatal(err)
+	}
+	if got := service.Seen()[0].Header.Get("Authorization"); got != "Bearer https://storage.azure.com/.default" {
+		t.Fatalf("authorization %q", got)
+	}
+}
+
 func TestContainerIsCreatedOrFound(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
@@ -247,6 +274,9 @@ func TestContainerIsCreatedOrFound(t *testing.T) {
 		{"Found", []azfake.Answer{failure(409, "ContainerAlreadyExists")}, nil, 1},
 		{"BeingDeleted", []azfake.Answer{failure(409, "ContainerBeingDeleted")}, store.ErrUnavailable, 4},
 		{"BusyAtFirst", []azfake.Answer{failure(503, "ServerBusy"), {Status: http.StatusCreated}}, nil, 2},
+		{"Forbidden", []azfake.Answer{failure(403, "AuthorizationFailure")}, store.ErrUnavailable, 8},
+		{"FoundByItsOwnCredential", []azfake.Answer{failure(403, "AuthorizationPermissionMismatch"), emptyListing}, nil, 2},
+		{"MissingForItsOwnCredential", []azfake.Answer{failure(403, "AuthorizationPermissionMismatch"), failure(404, "ContainerNotFound")}, store.ErrUnavailable, 5},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -57,10 +57,11 @@ func (a Access) resolve(service func(Account) string) (Endpoint, error) {
 	if e.URL == "" {
 		return Endpoint{}, fmt.Errorf("connection string does not name the service: %w", store.ErrInvalid)
 	}
-	if e.SAS != "" {
-		e.Name, e.Key = "", ""
+	if e.SAS == "" {
+		return e, nil
 	}
-	return e, nil
+	e.Name, e.Key = "", ""
+	return e, CheckSAS(e.SAS)
 }
 
 func (a Access) direct() (Endpoint, error) {
@@ -68,7 +69,11 @@ func (a Access) direct() (Endpoint, error) {
 		return Endpoint{}, fmt.Errorf("a service address needs either a credential or a signature: %w", store.ErrInvalid)
 	}
 	at, err := CheckURL(a.ServiceURL)
-	return Endpoint{URL: at, Credential: a.Credential, SAS: strings.TrimPrefix(a.SAS, "?")}, err
+	if err != nil || a.Credential != nil {
+		return Endpoint{URL: at, Credential: a.Credential}, err
+	}
+	sas := strings.TrimPrefix(a.SAS, "?")
+	return Endpoint{URL: at, SAS: sas}, CheckSAS(sas)
 }
 
 // ClientOptions are those of every client of an SDK: no retries of its own, since

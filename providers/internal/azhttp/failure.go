@@ -36,7 +36,33 @@ func (e *StatusError) Error() string {
 	if code == "" {
 		code = http.StatusText(e.Status)
 	}
-	return fmt.Sprintf("status %d %s (request %q)", e.Status, code, e.RequestID)
+	text := fmt.Sprintf("status %d %s (request %q)", e.Status, code, e.RequestID)
+	if hint := refusals[e.Code]; hint != "" {
+		text += ": " + hint
+	}
+	return text
+}
+
+// Denied reports whether the service knows who asks, or not even that, and does
+// not allow it.
+func (e *StatusError) Denied() bool {
+	return e.Status == http.StatusForbidden || e.Status == http.StatusUnauthorized
+}
+
+// refusals say what the codes of refused credentials mean to whoever has to mend
+// it; the text of the service may quote signatures.
+var refusals = map[string]string{
+	"AuthenticationFailed":               "the credential is not accepted: a wrong key, a signature that has ended, or a clock that is off",
+	"InvalidAuthenticationInfo":          "the credential is not accepted",
+	"NoAuthenticationInformation":        "the service wants a credential",
+	"KeyBasedAuthenticationNotPermitted": "the account takes identities alone, no keys and no signatures made with them",
+	"AuthorizationFailure":               "the credential lacks a permission, or the account's network rules refuse this machine",
+	"AuthorizationPermissionMismatch":    "the credential lacks the permission for this",
+	"AuthorizationResourceTypeMismatch":  "the signature is not for this type of resource",
+	"AuthorizationServiceMismatch":       "the signature is not for this service",
+	"AuthorizationProtocolMismatch":      "the signature wants HTTPS",
+	"AuthorizationSourceIPMismatch":      "the signature is not for the address of this machine",
+	"InsufficientAccountPermissions":     "the credential lacks the permission for this",
 }
 
 // NewStatusError describes a response by its status and headers.
