@@ -40,21 +40,29 @@ func Run(t testing.TB, env []string, program string, args ...string) (*Process, 
 }
 
 // Supervise starts a command and keeps its output, except what already has a
-// writer. The test kills it when it ends; it dies with the test binary.
+// writer. The test kills it when it ends, and fails if there is a secret in the
+// output; it dies with the test binary.
 func Supervise(t testing.TB, cmd *exec.Cmd) (*Process, error) {
 	t.Helper()
-	p := &Process{cmd: cmd, output: &output{ready: make(chan string, 1)}}
+	all, err := os.CreateTemp(t.TempDir(), "output")
+	if err != nil {
+		return nil, fmt.Errorf("keep the output of %s: %w", cmd.Path, err)
+	}
+	addSecrets(givenSecrets(cmd.Env, cmd.Args))
+	p := &Process{cmd: cmd, output: &output{ready: make(chan string, 1), all: all}}
 	if cmd.Stdout == nil {
 		cmd.Stdout = p.output
 	}
 	if cmd.Stderr == nil {
 		cmd.Stderr = p.output
 	}
-	var err error
 	if p.exited, err = subprocess.Start(cmd, false); err != nil {
-		return nil, fmt.Errorf("start %s: %w", cmd.Path, err)
+		return nil, errors.Join(fmt.Errorf("start %s: %w", cmd.Path, err), all.Close())
 	}
-	t.Cleanup(p.Kill)
+	t.Cleanup(func() {
+		p.Kill()
+		p.checkOutput(t)
+	})
 	return p, nil
 }
 
@@ -121,12 +129,17 @@ type output struct {
 	part  string
 	found bool
 	ready chan string
+	// all gets every byte, for the search at the end.
+	all *os.File
 }
 
 // Write implements io.Writer.
 func (o *output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if _, err := o.all.Write(p); err != nil {
+		return 0, err
+	}
 	scan := bufio.NewReader(strings.NewReader(o.part + string(p)))
 	for {
 		line, err := scan.ReadString('\n')
