@@ -9,7 +9,7 @@ import (
 
 	"github.com/latticekv/lattice/core/clock"
 	"github.com/latticekv/lattice/core/options"
-	"github.com/latticekv/lattice/functions/timers"
+	table "github.com/latticekv/lattice/functions/schedule"
 )
 
 // schedule stands in for the timers of a cloud host: it calls the service's
@@ -25,13 +25,11 @@ type schedule struct {
 
 // intervals are those of every timer.
 func intervals(o *options.Options) map[string]time.Duration {
-	return map[string]time.Duration{
-		timers.Monitor:      o.HotShardSampleInterval,
-		timers.Migrations:   o.MigrationsInterval,
-		timers.Transactions: o.TransactionsInterval,
-		timers.Checkpoint:   o.CheckpointInterval,
-		timers.Collect:      o.CollectInterval,
+	every := map[string]time.Duration{}
+	for _, t := range table.All() {
+		every[t.Name] = t.Interval(o)
 	}
+	return every
 }
 
 // run works until ctx ends and the ticks under way have returned. A timer

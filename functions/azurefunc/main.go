@@ -2,6 +2,8 @@
 // function app around it is in infra/azurefunc.
 package main
 
+//go:generate go run ./generate -dir ../../infra/azurefunc
+
 import (
 	"context"
 	"errors"

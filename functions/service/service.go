@@ -4,6 +4,7 @@ package service
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -107,6 +108,9 @@ func ticks(cfg *Config, k timers.Keeper, m *metrics) map[string]api.Tick {
 // Handler returns the root handler. Nothing in front of it may clean or decode
 // paths.
 func (s *Service) Handler() http.Handler { return s.api }
+
+// Document returns the OpenAPI document of the interface, as JSON.
+func (s *Service) Document() json.RawMessage { return s.api.Document() }
 
 // DB returns the trees, for hosts that work on them without HTTP.
 func (s *Service) DB() *tree.DB { return s.db }

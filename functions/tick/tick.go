@@ -13,14 +13,12 @@ import (
 	"runtime/debug"
 
 	"github.com/latticekv/lattice/functions/capture"
-	"github.com/latticekv/lattice/functions/timers"
+	"github.com/latticekv/lattice/functions/schedule"
 )
 
 // Names returns the scheduled functions in the order in which a host that
 // knows only one schedule runs them.
-func Names() []string {
-	return []string{timers.Monitor, timers.Migrations, timers.Transactions, timers.Checkpoint, timers.Collect}
-}
+func Names() []string { return schedule.Names() }
 
 // maxAnswerBytes bounds the answer that is read of a tick.
 const maxAnswerBytes = 1 << 20

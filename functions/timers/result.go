@@ -18,6 +18,10 @@ type Ran struct {
 	// the first ones are named.
 	Failed   int       `json:"failed"`
 	Failures []Failure `json:"failures,omitempty"`
+	// More says that another tick would find something to do: this one did not
+	// come round, or began what takes several. A host that calls seldom need not
+	// wait with it.
+	More bool `json:"more"`
 }
 
 // Failure is what went wrong with one shard.
@@ -55,6 +59,7 @@ type Result struct {
 }
 
 func newResult(ran Ran, r *tree.Report) Result {
+	ran.More = !r.Complete || r.Due
 	return Result{
 		Ran: ran, Trees: r.Trees, Shards: r.Shards, Complete: r.Complete, Rows: r.Rows, Blobs: r.Blobs,
 		Merges: r.Merges, Due: r.Due, Finished: r.Finished, Purged: r.Purged,
@@ -71,6 +76,7 @@ type MigrationResult struct {
 }
 
 func newMigrationResult(ran Ran, r *tree.MigrationReport) MigrationResult {
+	ran.More = r.Splits > r.Completed
 	return MigrationResult{Ran: ran, Trees: r.Trees, Splits: r.Splits, Completed: r.Completed}
 }
 
@@ -90,6 +96,7 @@ type TransactionsResult struct {
 }
 
 func newTransactionsResult(ran Ran, r *tree.TransactionsReport) TransactionsResult {
+	ran.More = !r.Complete
 	return TransactionsResult{
 		Ran: ran, Trees: r.Trees, Rows: r.Rows, Complete: r.Complete, Aborted: r.Aborted, Told: r.Told, Removed: r.Removed,
 	}
@@ -145,6 +152,7 @@ type Candidate struct {
 }
 
 func newMonitorResult(ran Ran, r *tree.MonitorReport) MonitorResult {
+	ran.More = !r.Complete || r.Started > 0
 	res := MonitorResult{Ran: ran, Trees: r.Trees, Complete: r.Complete, Started: r.Started, Passes: []Pass{}}
 	room := maxCandidates
 	for i := range r.Passes {
