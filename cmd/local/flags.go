@@ -58,7 +58,8 @@ func parse(args []string, stdout, stderr io.Writer) (*settings, error) {
 	texts := newOptionFlags()
 	exited := false
 	parser, err := kong.New(&s.flags, kong.Name("local"), kong.Writers(stdout, stderr),
-		kong.Description("Serves Lattice on this machine: the API, and the schedule that a cloud host would run."),
+		kong.Description("Serves Lattice on this machine: the API, and the schedule that a cloud host would run. "+
+			"OTEL_EXPORTER_OTLP_ENDPOINT sends traces and metrics to a collector by OTLP over HTTP; docs/telemetry.md has the other variables."),
 		kong.Vars{"connection": backend.ConnectionStringVariable},
 		kong.Embed(texts.Interface(), `group:"Options of the service"`),
 		kong.Exit(func(int) { exited = true }))

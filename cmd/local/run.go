@@ -10,17 +10,24 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 
 	"github.com/latticekv/lattice/core/clock"
 	"github.com/latticekv/lattice/functions/auth"
 	"github.com/latticekv/lattice/functions/service"
+	"github.com/latticekv/lattice/functions/telemetry"
 	"github.com/latticekv/lattice/functions/tick"
 	"github.com/latticekv/lattice/providers/backend"
 )
 
 // run serves until ctx ends. What it says on the way goes to stderr.
 func run(ctx context.Context, s *settings, stderr io.Writer) (err error) {
-	logger := slog.New(logHandler(s, stderr))
+	logger := slog.New(telemetry.LogHandler(logHandler(s, stderr)))
+	tel, err := telemetry.Open(os.LookupEnv, logger, service.Version())
+	if err != nil {
+		return err
+	}
+	defer tel.Shutdown(context.WithoutCancel(ctx))
 	cert, err := certificate(s)
 	if err != nil {
 		return err
@@ -46,7 +53,7 @@ func run(ctx context.Context, s *settings, stderr io.Writer) (err error) {
 	}
 	svc, err := service.New(service.Config{
 		Table: stores.Table, Blobs: stores.Blobs, Exclusive: stores.Exclusive,
-		Options: s.Options, InternalToken: s.InternalToken, Auth: who, Logger: logger,
+		Options: s.Options, InternalToken: s.InternalToken, Auth: who, Logger: logger, Telemetry: tel,
 	})
 	if err != nil {
 		return err

@@ -20,6 +20,7 @@ import (
 
 	"github.com/latticekv/lattice/functions/api"
 	"github.com/latticekv/lattice/functions/capture"
+	"github.com/latticekv/lattice/functions/telemetry"
 	"github.com/latticekv/lattice/functions/tick"
 )
 
@@ -44,6 +45,8 @@ type function struct {
 	service http.Handler
 	token   string
 	logger  *slog.Logger
+	// telemetry is sent before the machine may freeze.
+	telemetry *telemetry.Telemetry
 }
 
 // kind are the fields by which events are told apart.
@@ -61,6 +64,7 @@ type kind struct {
 // (payload version 2.0), or a schedule's. A schedule with the constant input
 // {"timer":"checkpoint"} runs that timer; one without runs all.
 func (f *function) handle(ctx context.Context, event json.RawMessage) (any, error) {
+	defer f.telemetry.Flush(ctx)
 	var k kind
 	if err := json.Unmarshal(event, &k); err != nil {
 		return nil, fmt.Errorf("read event: %w", err)

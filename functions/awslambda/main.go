@@ -12,6 +12,7 @@ import (
 	"github.com/latticekv/lattice/core/options"
 	"github.com/latticekv/lattice/functions/hostenv"
 	"github.com/latticekv/lattice/functions/service"
+	"github.com/latticekv/lattice/functions/telemetry"
 	"github.com/latticekv/lattice/providers/backend"
 )
 
@@ -32,6 +33,10 @@ func assemble(ctx context.Context) (*function, error) {
 	if err != nil {
 		return nil, err
 	}
+	tel, err := telemetry.Open(os.LookupEnv, env.Logger, service.Version())
+	if err != nil {
+		return nil, err
+	}
 	stores, err := backend.Open(ctx, backend.FromEnv(os.LookupEnv, backend.Azure))
 	if err != nil {
 		return nil, err
@@ -39,9 +44,10 @@ func assemble(ctx context.Context) (*function, error) {
 	svc, err := service.New(service.Config{
 		Table: stores.Table, Blobs: stores.Blobs, Exclusive: stores.Exclusive,
 		Options: env.Options, InternalToken: env.Token, Auth: env.Auth, Logger: env.Logger,
+		Telemetry: tel,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &function{svc.Handler(), env.Token, env.Logger}, nil
+	return &function{svc.Handler(), env.Token, env.Logger, tel}, nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/latticekv/lattice/core/options"
 	"github.com/latticekv/lattice/functions/hostenv"
 	"github.com/latticekv/lattice/functions/service"
+	"github.com/latticekv/lattice/functions/telemetry"
 	"github.com/latticekv/lattice/providers/backend"
 )
 
@@ -37,6 +38,11 @@ func run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	tel, err := telemetry.Open(os.LookupEnv, env.Logger, service.Version())
+	if err != nil {
+		return err
+	}
+	defer tel.Shutdown(context.WithoutCancel(ctx))
 	stores, err := backend.Open(ctx, backend.FromEnv(os.LookupEnv, backend.Azure))
 	if err != nil {
 		return err
@@ -45,6 +51,7 @@ func run(ctx context.Context) (err error) {
 	svc, err := service.New(service.Config{
 		Table: stores.Table, Blobs: stores.Blobs, Exclusive: stores.Exclusive,
 		Options: env.Options, InternalToken: env.Token, Auth: env.Auth, Logger: env.Logger,
+		Telemetry: tel,
 	})
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"github.com/latticekv/lattice/core/clock"
 	"github.com/latticekv/lattice/core/options"
 	"github.com/latticekv/lattice/functions/auth"
+	"github.com/latticekv/lattice/functions/telemetry"
 )
 
 // TokenVariable sets the internal credential, for those who call the timers
@@ -48,7 +49,7 @@ func Read(lookup func(string) (string, bool), base options.Options, log io.Write
 			faults = append(faults, fmt.Errorf("%s=%q is not one of debug, info, warn, error", LevelVariable, text))
 		}
 	}
-	s.Logger = slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: level}))
+	s.Logger = slog.New(telemetry.LogHandler(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: level})))
 	if s.Token, _ = lookup(TokenVariable); s.Token == "" {
 		s.Token = rand.Text()
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/latticekv/lattice/core/tree"
 	"github.com/latticekv/lattice/functions/api"
 	"github.com/latticekv/lattice/functions/auth"
+	"github.com/latticekv/lattice/functions/telemetry"
 	"github.com/latticekv/lattice/functions/timers"
 )
 
@@ -42,6 +43,8 @@ type Config struct {
 	// Instance identifies this process among all that share the store; 0 draws
 	// one.
 	Instance uint64
+	// Telemetry takes spans and figures elsewhere. Nil is nowhere.
+	Telemetry *telemetry.Telemetry
 	// Version of the program, for the OpenAPI document and the metrics. Empty is
 	// what the build says.
 	Version string
@@ -67,8 +70,9 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
+	cfg.Logger = slog.New(telemetry.LogHandler(cfg.Logger.Handler()))
 	if cfg.Version == "" {
-		cfg.Version = programVersion()
+		cfg.Version = Version()
 	}
 	m := newMetrics(cfg.Clock, &cfg.Options, cfg.Version)
 	db, err := tree.New(tree.Config{
@@ -87,6 +91,7 @@ func New(cfg Config) (*Service, error) {
 	})
 	m.watch(s.api)
 	m.watchDB(db)
+	cfg.Telemetry.Export(m.registry)
 	return s, nil
 }
 

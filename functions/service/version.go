@@ -2,9 +2,9 @@ package service
 
 import "runtime/debug"
 
-// programVersion is what the build says of the program: the version of the
+// Version is what the build says of the program: the version of the
 // module, which names the commit, or "devel" where the build does not tell.
-func programVersion() string {
+func Version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return versionOf(&debug.BuildInfo{})

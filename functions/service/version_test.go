@@ -34,7 +34,7 @@ func TestVersionIsThatOfTheBuild(t *testing.T) {
 }
 
 func TestVersionGivenWinsOverTheBuild(t *testing.T) {
-	for given, want := range map[string]string{"v9.9.9": "v9.9.9", "": programVersion()} {
+	for given, want := range map[string]string{"v9.9.9": "v9.9.9", "": Version()} {
 		i := onMemory(t, func(c *Config) { c.Version = given })
 		figures := i.want(200, "GET", "/metrics", "")
 		if !strings.Contains(figures, `lattice_build_info{version="`+want+`"} 1`) || want == "" {
