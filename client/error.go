@@ -37,6 +37,7 @@ const (
 	ErrBulkLoadOrder       = Code("bulk_load_order")
 	ErrVersionMismatch     = Code("version_mismatch")
 	ErrDigestMismatch      = Code("digest_mismatch")
+	ErrLengthRequired      = Code("length_required")
 	ErrKeyTooLong          = Code("key_too_long")
 	ErrValueTooLarge       = Code("value_too_large")
 	ErrRequestTooLarge     = Code("request_too_large")

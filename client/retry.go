@@ -141,6 +141,12 @@ func classifyAnswer(e *Error) outcome {
 		}
 	case http.StatusBadGateway, http.StatusGatewayTimeout:
 		return outcomeUnknown
+	case http.StatusInternalServerError:
+		// The service says what failed in it. A host that says nothing has lost the
+		// process that served, and will start another.
+		if e.Code == "" {
+			return outcomeUnknown
+		}
 	}
 	return outcomeFinal
 }

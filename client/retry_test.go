@@ -126,6 +126,7 @@ func TestRepeatedOnlyWhereSafe(t *testing.T) {
 		{"plain set, reply lost", plainSet, lostReply, true, true},
 		{"plain set, bad gateway", plainSet, problemResponse(502, "", ""), true, true},
 		{"plain set, refused", plainSet, problemResponse(400, ErrInvalidArgument, ""), false, false},
+		{"plain set, host without its process", plainSet, problemResponse(500, "", ""), true, true},
 		{"plain set, failed", plainSet, problemResponse(500, ErrInternal, ""), false, false},
 		{"conditional set, throttled", conditionalSet, throttled, false, true},
 		{"conditional set, over quota", conditionalSet, problemResponse(429, ErrQuotaExceeded, ""), false, true},

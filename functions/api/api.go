@@ -65,6 +65,10 @@ type Config struct {
 	ObserveAtomic func(outcome string)
 	// Metrics answers /metrics. Nil leaves the route out.
 	Metrics http.Handler
+	// LosesBodies says that what stands in front hands on a body without a
+	// Content-Length as an empty one. Then an empty value or an empty load is
+	// refused unless a Content-Digest vouches for it.
+	LosesBodies bool
 	// Version is the version of the service in the OpenAPI document.
 	Version string
 }

@@ -82,6 +82,29 @@ func (s *Server) readBody(w http.ResponseWriter, r *request, limit bodyLimit) ([
 	return body, checkDigest(r.Header.Values("Content-Digest"), body)
 }
 
+// readContent is readBody for a body whose absence would mean something: an
+// empty value, a load of nothing.
+func (s *Server) readContent(w http.ResponseWriter, r *request, limit bodyLimit) ([]byte, error) {
+	body, err := s.readBody(w, r, limit)
+	if err != nil {
+		return nil, err
+	}
+	return body, s.checkArrived(r, body)
+}
+
+// checkArrived refuses an empty body, for which no digest vouches, where bodies
+// get lost: what the client sent cannot be known.
+func (s *Server) checkArrived(r *request, body []byte) error {
+	if !s.cfg.LosesBodies || len(body) > 0 {
+		return nil
+	}
+	if _, digested, err := parseDigest(r.Header.Values("Content-Digest")); digested || err != nil {
+		return err
+	}
+	return failf(CodeLengthRequired, "no body arrived, and this host loses bodies that are sent without a Content-Length: "+
+		"send one, not chunked; if nothing is what you mean, send the Content-Digest of nothing")
+}
+
 func checkEncoding(lines []string) error {
 	for coding := range strings.SplitSeq(strings.Join(lines, ","), ",") {
 		if c := strings.TrimSpace(coding); c != "" && !strings.EqualFold(c, "identity") {

@@ -109,7 +109,7 @@ func (s *Server) parseBulkLoad(w http.ResponseWriter, r *request) (load loadRequ
 	if load.options, err = r.bulkOptions(); err != nil {
 		return load, err
 	}
-	lines, err := isLines(r.Header)
+	lines, err := s.bulkLines(r)
 	if err != nil {
 		return load, err
 	}

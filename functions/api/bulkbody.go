@@ -33,6 +33,17 @@ func isLines(h http.Header) (bool, error) {
 	return false, argument("Content-Type", "must be %s or %s", jsonType, ndjsonType)
 }
 
+// bulkLines is isLines for a body that has arrived: with the body its type gets
+// lost as well.
+func (s *Server) bulkLines(r *request) (bool, error) {
+	if r.ContentLength == 0 {
+		if err := s.checkArrived(r, nil); err != nil {
+			return false, err
+		}
+	}
+	return isLines(r.Header)
+}
+
 // chunkLimit bounds a body that is held in memory as a whole.
 func (s *Server) chunkLimit() bodyLimit {
 	return bodyLimit{2*s.opts.MaxBulkChunkBytes + 64<<10, CodeRequestTooLarge, "the body"}
@@ -40,7 +51,7 @@ func (s *Server) chunkLimit() bodyLimit {
 
 // heldSource reads a whole body, with its digest, and returns its entries.
 func (s *Server) heldSource(w http.ResponseWriter, r *request, lines bool) (bulkSource, error) {
-	body, err := s.readBody(w, r, s.chunkLimit())
+	body, err := s.readContent(w, r, s.chunkLimit())
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ func (s *Server) bulkRoutes() []route {
 		return map[int]answer{status: {about, []param{digestHeader}, jsonContent(schema)}}
 	}
 	gone := []Code{CodeTreeNotFound, CodeTreeDeleted}
-	loaded := append(slices.Clone(gone), CodeOperationInProgress, CodeOperationMismatch, CodeBulkLoadOrder, CodeKeyTooLong, CodeValueTooLarge, CodeQuotaExceeded, CodeDigestMismatch, CodeTopologyUnstable)
+	loaded := append(slices.Clone(gone), CodeOperationInProgress, CodeOperationMismatch, CodeBulkLoadOrder, CodeKeyTooLong, CodeValueTooLarge, CodeQuotaExceeded, CodeDigestMismatch, CodeLengthRequired, CodeTopologyUnstable)
 	session := append(slices.Clone(gone), CodeOperationNotFound, CodeOperationMismatch)
 	return []route{
 		{"/v1/trees/{tree}/bulk-load", []operation{{

@@ -109,7 +109,7 @@ func (s *Server) appendBulkLoad(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	lines, err := isLines(r.Header)
+	lines, err := s.bulkLines(r)
 	if err != nil {
 		return err
 	}

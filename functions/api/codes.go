@@ -7,8 +7,11 @@ type Code string
 
 // The codes that this version answers with.
 const (
-	CodeInvalidArgument     Code = "invalid_argument"
-	CodeDigestMismatch      Code = "digest_mismatch"
+	CodeInvalidArgument Code = "invalid_argument"
+	CodeDigestMismatch  Code = "digest_mismatch"
+	// CodeLengthRequired: a body may have been lost on the way, see
+	// Config.LosesBodies.
+	CodeLengthRequired      Code = "length_required"
 	CodeUnauthenticated     Code = "unauthenticated"
 	CodeAuthorizationDenied Code = "authorization_denied"
 	CodeTreeNotFound        Code = "tree_not_found"
@@ -46,6 +49,7 @@ type meaning struct {
 var meanings = map[Code]meaning{
 	CodeInvalidArgument:     {http.StatusBadRequest, "The request is not valid"},
 	CodeDigestMismatch:      {http.StatusBadRequest, "The content does not have the digest that was sent"},
+	CodeLengthRequired:      {http.StatusLengthRequired, "The body may be lost"},
 	CodeUnauthenticated:     {http.StatusUnauthorized, "No valid credential was given"},
 	CodeAuthorizationDenied: {http.StatusForbidden, "The caller may not do this"},
 	CodeTreeNotFound:        {http.StatusNotFound, "The tree does not exist"},

@@ -125,7 +125,7 @@ func (s *Server) parsePut(w http.ResponseWriter, r *request) (put putRequest, er
 	if put.options.GetOrSet, err = getOrSet(r, put.cond); err != nil {
 		return put, err
 	}
-	put.value, err = s.readBody(w, r, bodyLimit{s.opts.MaxValueSizeBytes, CodeValueTooLarge, "the value"})
+	put.value, err = s.readContent(w, r, bodyLimit{s.opts.MaxValueSizeBytes, CodeValueTooLarge, "the value"})
 	return put, err
 }
 

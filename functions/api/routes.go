@@ -46,7 +46,7 @@ func (s *Server) keyOperations(suffix string, alias []param) []operation {
 				http.StatusOK:      {"Replaced; with mode=get-or-set the value that exists, and nothing written.", []param{etagHeader, expiresHeader, digestHeader}, replacedContent},
 				http.StatusCreated: {"Created.", []param{etagHeader, digestHeader}, jsonContent("Version")},
 			},
-			problems: []Code{CodeTreeNotFound, CodeTreeDeleted, CodeVersionMismatch, CodeKeyTooLong, CodeValueTooLarge, CodeDigestMismatch, CodeQuotaExceeded},
+			problems: []Code{CodeTreeNotFound, CodeTreeDeleted, CodeVersionMismatch, CodeKeyTooLong, CodeValueTooLarge, CodeDigestMismatch, CodeLengthRequired, CodeQuotaExceeded},
 		},
 		{
 			method: http.MethodDelete, access: asWriter, id: "deleteKey" + suffix, summary: "Delete a key", tag: tagKeys, handle: s.deleteKey,

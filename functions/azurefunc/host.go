@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,9 +9,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"slices"
 	"strconv"
-	"strings"
+	"time"
 
 	"github.com/latticekv/lattice/functions/tick"
 )
@@ -18,8 +18,17 @@ import (
 // portVariable is where the Functions host says on which port it will call.
 const portVariable = "FUNCTIONS_CUSTOMHANDLER_PORT"
 
-// maxInvocationBytes bounds what is read of an invocation.
-const maxInvocationBytes = 1 << 20
+// maxInvocationBytes bounds what is read of an invocation. The host sends a few
+// hundred bytes; it gets its answer whatever it sends, up to here.
+const maxInvocationBytes = 16 << 20
+
+// requestLimit bounds a request from outside. The front end of the platform
+// gives up after 230 s, and the caller would get nothing of an answer that takes
+// longer; so a scan that does ends here with the line that says so.
+const requestLimit = 220 * time.Second
+
+// errTooLong ends a request at its limit.
+var errTooLong = fmt.Errorf("the host bounds a request to 230 s: %w", context.DeadlineExceeded)
 
 // address returns where the host expects this handler. The loopback address is
 // the only one it calls.
@@ -53,22 +62,24 @@ type tickOutcome struct {
 }
 
 // host adds to the service what the Functions host calls on its own: timers
-// arrive as POST /{FunctionName}. No HTTP route of the function app leads
-// there (see the function.json files), so a caller from outside cannot.
+// arrive as POST /{FunctionName}.
 type host struct {
 	service http.Handler
 	token   string
 	logger  *slog.Logger
+	// limit is requestLimit.
+	limit time.Duration
 }
 
 // ServeHTTP implements http.Handler.
 func (h *host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	name := strings.TrimPrefix(r.URL.Path, "/")
-	if r.Method == http.MethodPost && slices.Contains(tick.Names(), name) {
-		h.invoke(w, r, name)
+	if timer := invoked(r); timer != "" {
+		h.invoke(w, r, timer)
 		return
 	}
-	h.service.ServeHTTP(w, r)
+	ctx, cancel := context.WithTimeoutCause(r.Context(), h.limit, errTooLong)
+	defer cancel()
+	h.service.ServeHTTP(w, withoutKey(r).WithContext(ctx))
 }
 
 // invoke runs a timer. What the host says about the schedule is sometimes

@@ -11,11 +11,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/latticekv/lattice/functions/tick"
 )
 
-func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+// newHost is a host in front of a service, with a limit that no test reaches.
+func newHost(service http.Handler) *host {
+	return &host{service, "secret", slog.New(slog.DiscardHandler), time.Minute}
+}
 
 func TestAddressIsTheHostsPortOnLoopback(t *testing.T) {
 	cases := []struct{ port, want string }{
@@ -64,7 +68,7 @@ func TestTimerInvocationRunsTheTimer(t *testing.T) {
 				called = append(called, r.Method+" "+r.URL.Path+" "+r.Header.Get("Authorization"))
 				_, _ = io.WriteString(w, `{"checkpoints":2}`)
 			})
-			resp, answer := post(t, &host{service, "secret", quiet()}, "/checkpoint", body)
+			resp, answer := post(t, newHost(service), "/checkpoint", body)
 			if want := "POST /internal/timers/checkpoint Bearer secret"; len(called) != 1 || called[0] != want {
 				t.Fatalf("called %q, want %q once", called, want)
 			}
@@ -86,7 +90,7 @@ func TestFailedTimerIsToldInsideA200(t *testing.T) {
 	}
 	for name, service := range failures {
 		t.Run(name, func(t *testing.T) {
-			resp, body := post(t, &host{service, "secret", quiet()}, "/collect", "{}")
+			resp, body := post(t, newHost(service), "/collect", "{}")
 			var answer struct {
 				Outputs     map[string]any
 				Logs        []string
@@ -114,7 +118,7 @@ func TestEverythingElseIsTheService(t *testing.T) {
 		service := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			served = r.Method == c.method && r.URL.Path == c.path && r.Header.Get("Authorization") == ""
 		})
-		h := &host{service, "secret", quiet()}
+		h := newHost(service)
 		r := httptest.NewRequest(c.method, "http://lattice.test"+c.path, http.NoBody)
 		h.ServeHTTP(httptest.NewRecorder(), r)
 		if !served {

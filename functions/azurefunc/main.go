@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/latticekv/lattice/core/options"
 	"github.com/latticekv/lattice/functions/hostenv"
@@ -19,6 +20,9 @@ import (
 	"github.com/latticekv/lattice/functions/telemetry"
 	"github.com/latticekv/lattice/providers/backend"
 )
+
+// started is when this program began to run, as near as it can tell.
+var started = time.Now()
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -52,6 +56,7 @@ func run(ctx context.Context) (err error) {
 		Table: stores.Table, Blobs: stores.Blobs, Exclusive: stores.Exclusive,
 		Options: env.Options, InternalToken: env.Token, Auth: env.Auth, Logger: env.Logger,
 		Telemetry: tel,
+		LosesBodies: true,
 	})
 	if err != nil {
 		return err
@@ -60,5 +65,7 @@ func run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	return svc.ServeHandler(ctx, l, &host{svc.Handler(), env.Token, env.Logger})
+	env.Logger.Info("ready", "address", l.Addr().String(), "storage", stores.Description,
+		"startupMs", float64(time.Since(started).Microseconds())/1000)
+	return svc.ServeHandler(ctx, l, &host{svc.Handler(), env.Token, env.Logger, requestLimit})
 }

@@ -38,6 +38,8 @@ type Config struct {
 	// Auth tells who calls. Nil lets everybody do everything but what stands under
 	// /internal.
 	Auth *auth.Authenticator
+	// LosesBodies is as in api.Config.
+	LosesBodies bool
 	// Logger gets one line a request and a tick. Nil is slog.Default.
 	Logger *slog.Logger
 	// Instance identifies this process among all that share the store; 0 draws
@@ -86,7 +88,7 @@ func New(cfg Config) (*Service, error) {
 	s := &Service{db: db, options: cfg.Options, logger: cfg.Logger}
 	s.api = api.New(api.Config{
 		DB: db, Clock: cfg.Clock, Options: cfg.Options, Ticks: ticks(&cfg, db, m),
-		Internal: auth.NewInternal(cfg.InternalToken), Auth: cfg.Auth, Logger: cfg.Logger,
+		Internal: auth.NewInternal(cfg.InternalToken), Auth: cfg.Auth, LosesBodies: cfg.LosesBodies, Logger: cfg.Logger,
 		Observe: m.observeRequest, ObserveAtomic: m.atomic.observe, Metrics: m.handler(), Version: cfg.Version,
 	})
 	m.watch(s.api)
