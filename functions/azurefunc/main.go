@@ -55,7 +55,7 @@ func run(ctx context.Context) (err error) {
 	svc, err := service.New(service.Config{
 		Table: stores.Table, Blobs: stores.Blobs, Exclusive: stores.Exclusive,
 		Options: env.Options, InternalToken: env.Token, Auth: env.Auth, Logger: env.Logger,
-		Telemetry: tel,
+		Telemetry:   tel,
 		LosesBodies: true,
 	})
 	if err != nil {
