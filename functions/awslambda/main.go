@@ -37,7 +37,7 @@ func assemble(ctx context.Context) (*function, error) {
 	if err != nil {
 		return nil, err
 	}
-	stores, err := backend.Open(ctx, backend.FromEnv(os.LookupEnv, backend.Azure))
+	stores, err := backend.OpenLazily(ctx, backend.FromEnv(os.LookupEnv, backend.Azure))
 	if err != nil {
 		return nil, err
 	}

@@ -47,7 +47,7 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 	defer tel.Shutdown(context.WithoutCancel(ctx))
-	stores, err := backend.Open(ctx, backend.FromEnv(os.LookupEnv, backend.Azure))
+	stores, err := backend.OpenLazily(ctx, backend.FromEnv(os.LookupEnv, backend.Azure))
 	if err != nil {
 		return err
 	}

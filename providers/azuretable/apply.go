@@ -10,7 +10,8 @@ import (
 	"github.com/latticekv/lattice/providers/internal/azhttp"
 )
 
-// Apply implements store.Table. One exchange, never repeated.
+// Apply implements store.Table. One exchange, never repeated unless there was no
+// table, which it creates then.
 func (t *Table) Apply(ctx context.Context, partition string, ops []store.Op) ([]store.ETag, error) {
 	if err := store.CheckContext(ctx); err != nil {
 		return nil, err
@@ -24,12 +25,14 @@ func (t *Table) Apply(ctx context.Context, partition string, ops []store.Op) ([]
 		}
 	}
 	var etags []store.ETag
-	var err error
-	if len(ops) == 1 {
-		etags, err = t.applyOne(ctx, partition, ops[0])
-	} else {
-		etags, err = t.applyAll(ctx, partition, ops)
-	}
+	err := t.place.Write(ctx, func() (err error) {
+		if len(ops) == 1 {
+			etags, err = t.applyOne(ctx, partition, ops[0])
+		} else {
+			etags, err = t.applyAll(ctx, partition, ops)
+		}
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("apply to %s: %w", partition, err)
 	}

@@ -94,7 +94,7 @@ func BenchmarkClientCost(b *testing.B) {
 
 func cannedTable(b *testing.B, c canned) *Table {
 	b.Helper()
-	table, err := New(b.Context(), Options{ConnectionString: fakeString, TableName: "tab", SkipCreate: true, Transport: c})
+	table, err := New(b.Context(), Options{ConnectionString: fakeString, TableName: "tab", Lazy: true, Transport: c})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -31,7 +31,7 @@ func (s tokens) GetToken(_ context.Context, o policy.TokenRequestOptions) (azcor
 func identified(t *testing.T, s tokens, script ...azfake.Answer) (*Table, *azfake.Service) {
 	t.Helper()
 	service := azfake.New(t, script...)
-	table, err := New(t.Context(), Options{ServiceURL: "https://acc.table.core.windows.net", Credential: s, TableName: "tab", SkipCreate: true, Transport: service})
+	table, err := New(t.Context(), Options{ServiceURL: "https://acc.table.core.windows.net", Credential: s, TableName: "tab", Lazy: true, Transport: service})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func (s *expiring) GetToken(context.Context, policy.TokenRequestOptions) (azcore
 func TestTokenIsKeptAndReplacedBeforeItExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		service := azfake.New(t, ok("tag"))
-		table, err := New(t.Context(), Options{ServiceURL: "https://acc.table.core.windows.net", Credential: &expiring{}, TableName: "tab", SkipCreate: true, Transport: service})
+		table, err := New(t.Context(), Options{ServiceURL: "https://acc.table.core.windows.net", Credential: &expiring{}, TableName: "tab", Lazy: true, Transport: service})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,34 +113,6 @@ func TestSignatureAgreesWithTheSDK(t *testing.T) {
 	_, errAdd := tab.AddEntity(t.Context(), []byte(`{"PartitionKey":"p","RowKey":"r"}`), nil)
 	if errGet == nil || errList == nil || errAdd == nil || checked != 3 {
 		t.Fatalf("%d requests checked", checked)
-	}
-}
-
-func TestTableIsCreatedOrFound(t *testing.T) {
-	for _, tc := range []struct {
-		name     string
-		script   []azfake.Answer
-		want     error
-		requests int
-	}{
-		{"Created", []azfake.Answer{{Status: 204}}, nil, 1},
-		{"Found", []azfake.Answer{failure(409, "TableAlreadyExists")}, nil, 1},
-		{"BeingDeleted", []azfake.Answer{failure(409, "TableBeingDeleted")}, store.ErrUnavailable, 4},
-		{"BusyAtFirst", []azfake.Answer{failure(503, "ServerBusy"), {Status: 204}}, nil, 2},
-		{"Forbidden", []azfake.Answer{failure(403, "AuthorizationFailure")}, store.ErrUnavailable, 8},
-		{"FoundByItsOwnCredential", []azfake.Answer{failure(403, "AuthorizationPermissionMismatch"), failure(404, "ResourceNotFound")}, nil, 2},
-		{"MissingForItsOwnCredential", []azfake.Answer{failure(403, "AuthorizationPermissionMismatch"), failure(404, "TableNotFound")}, store.ErrUnavailable, 5},
-		{"Reset", []azfake.Answer{{Err: azfake.ErrReset}}, store.ErrUnavailable, 4},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				service := azfake.New(t, tc.script...)
-				table, err := New(t.Context(), Options{ConnectionString: fakeString, TableName: "tab", Transport: service})
-				if !errors.Is(err, tc.want) || (table == nil) != (tc.want != nil) || len(service.Seen()) != tc.requests {
-					t.Fatalf("got %v, %v after %d requests", table, err, len(service.Seen()))
-				}
-			})
-		})
 	}
 }
 

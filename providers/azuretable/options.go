@@ -34,9 +34,9 @@ type Options struct {
 	// TableName holds all rows: 3 to 63 letters and digits, a letter first.
 	// Empty is "lattice".
 	TableName string
-	// SkipCreate leaves out the creation of the table, which some credentials
-	// do not allow.
-	SkipCreate bool
+	// Lazy opens the table without asking the service anything: one that does not
+	// exist reads as empty, and the first write creates it.
+	Lazy bool
 	// TryTimeout bounds each exchange with the service, from the search for a
 	// connection to the last byte of the answer. Zero is 15 s. The service ends
 	// queries after 5 s and everything after 30 s.

@@ -57,8 +57,17 @@ func rangeFilter(partition string, q store.RangeQuery) string {
 // quote makes a string literal of OData.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 
-// fetch makes one exchange.
-func (t *Table) fetch(ctx context.Context, partition string, q store.RangeQuery, query string, at position) (store.Page, position, error) {
+// fetch makes one exchange. A table that does not exist yet has no rows.
+func (t *Table) fetch(ctx context.Context, partition string, q store.RangeQuery, query string, at position) (page store.Page, next position, err error) {
+	_, err = t.place.Read(func() (err error) {
+		page, next, err = t.ask(ctx, partition, q, query, at)
+		return err
+	})
+	return page, next, err
+}
+
+// ask makes the exchange of fetch.
+func (t *Table) ask(ctx context.Context, partition string, q store.RangeQuery, query string, at position) (store.Page, position, error) {
 	if at.partition != "" {
 		query += "&NextPartitionKey=" + url.QueryEscape(at.partition)
 	}

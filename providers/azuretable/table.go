@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"errors"
 	"fmt"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
@@ -25,12 +24,14 @@ type Table struct {
 	name     string
 	boundary string
 	reads    azhttp.Retry
+	place    *azhttp.Place
 }
 
 var _ store.Table = (*Table)(nil)
 
-// New opens a table and creates it if it does not exist. ErrInvalid for options
-// that cannot work; else the errors of a read.
+// New opens a table. Unless the options say Lazy it asks the service whether the
+// table exists, and creates it if not. ErrInvalid for options that cannot work;
+// else the errors of a read.
 func New(ctx context.Context, o Options) (*Table, error) {
 	service, err := o.resolve()
 	if err != nil {
@@ -41,21 +42,22 @@ func New(ctx context.Context, o Options) (*Table, error) {
 		return nil, fmt.Errorf("open table: %w", err)
 	}
 	options := azhttp.ClientOptions(o.Transport)
+	client, err := serviceClient(service, options)
+	if err != nil {
+		return nil, fmt.Errorf("open table: %w: %w", store.ErrInvalid, err)
+	}
 	t := &Table{
 		name:     o.TableName,
 		boundary: newBoundary(),
 		reads:    azhttp.Reads,
 		wire:     newWire(service, auth, options, o.TryTimeout),
 	}
-	if o.SkipCreate {
+	t.place = newPlace(t, client)
+	if o.Lazy {
 		return t, nil
 	}
-	client, err := serviceClient(service, options)
-	if err != nil {
-		return nil, fmt.Errorf("open table: %w: %w", store.ErrInvalid, err)
-	}
-	if err := t.reads.Do(ctx, func(ctx context.Context) error { return t.create(ctx, client) }); err != nil {
-		return nil, fmt.Errorf("create table %s: %w", o.TableName, err)
+	if err := t.open(ctx); err != nil {
+		return nil, err
 	}
 	return t, nil
 }
@@ -78,45 +80,6 @@ func newBoundary() string {
 	var raw [16]byte
 	rand.Read(raw[:])
 	return hex.EncodeToString(raw[:])
-}
-
-// create makes the table; one that exists is as good, also where the credential
-// may only use it.
-func (t *Table) create(ctx context.Context, client *aztables.ServiceClient) error {
-	ctx, cancel := context.WithTimeout(ctx, t.wire.timeout)
-	defer cancel()
-	ctx, sent := azhttp.Watch(ctx)
-	_, err := client.CreateTable(ctx, t.name, nil)
-	if err == nil {
-		return nil
-	}
-	refused := azhttp.FromSDK(err)
-	switch {
-	case refused == nil:
-		return azhttp.Lost(ctx, err, false, sent)
-	case refused.Code == string(aztables.TableAlreadyExists):
-		return nil
-	case refused.Denied():
-		return t.find(ctx)
-	}
-	return azhttp.Fail(refused, false)
-}
-
-// find looks for the table by a read: a credential for this table alone is not
-// allowed to create it.
-func (t *Table) find(ctx context.Context) error {
-	answer, err := t.wire.read(ctx, t.entityPath("none", "none"), "", maxEntityBody)
-	var refused *azhttp.StatusError
-	switch {
-	case err == nil:
-		answer.release()
-		return nil
-	case errors.Is(err, store.ErrNotFound):
-		return nil
-	case errors.As(err, &refused) && refused.Code == string(aztables.TableNotFound):
-		return fmt.Errorf("it does not exist, and the credential may not create it: %w", err)
-	}
-	return err
 }
 
 func serviceClient(s azhttp.Endpoint, options policy.ClientOptions) (*aztables.ServiceClient, error) {
@@ -153,7 +116,19 @@ func (t *Table) Get(ctx context.Context, partition, key string) (store.Row, erro
 	return row, nil
 }
 
-func (t *Table) get(ctx context.Context, partition, key string) (store.Row, error) {
+func (t *Table) get(ctx context.Context, partition, key string) (row store.Row, err error) {
+	found, err := t.place.Read(func() (err error) {
+		row, err = t.point(ctx, partition, key)
+		return err
+	})
+	if !found {
+		return store.Row{}, fmt.Errorf("%w: there is no table %s yet", store.ErrNotFound, t.name)
+	}
+	return row, err
+}
+
+// point asks for a row in one exchange.
+func (t *Table) point(ctx context.Context, partition, key string) (store.Row, error) {
 	answer, err := t.wire.read(ctx, t.entityPath(partition, key), "", maxEntityBody)
 	if err != nil {
 		return store.Row{}, err

@@ -24,7 +24,7 @@ const (
 func scripted(t *testing.T, script ...azfake.Answer) (*Table, *azfake.Service) {
 	t.Helper()
 	service := azfake.New(t, script...)
-	table, err := New(t.Context(), Options{ConnectionString: fakeString, TableName: "tab", SkipCreate: true, Transport: service})
+	table, err := New(t.Context(), Options{ConnectionString: fakeString, TableName: "tab", Lazy: true, Transport: service})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func TestApplyIsNeverRepeated(t *testing.T) {
 		{"NotServing", failure(503, ""), store.ErrOutcomeUnknown},
 		{"RequestTimeout", failure(408, ""), store.ErrOutcomeUnknown},
 		{"Forbidden", failure(403, "AuthenticationFailed"), store.ErrUnavailable},
-		{"NoTable", failure(404, "TableNotFound"), store.ErrUnavailable},
+		{"BeingDeleted", failure(409, "TableBeingDeleted"), store.ErrUnavailable},
 		{"TooLarge", failure(413, "RequestBodyTooLarge"), store.ErrTooLarge},
 		{"Reset", azfake.Answer{Err: azfake.ErrReset}, store.ErrOutcomeUnknown},
 		{"AnsweredByAnother", azfake.Answer{Status: 200, Body: "<html>"}, store.ErrOutcomeUnknown},
@@ -401,7 +401,7 @@ func TestOversizedPageIsReadInParts(t *testing.T) {
 func TestSignatureStaysOutOfErrors(t *testing.T) {
 	const secret = "sig=hush"
 	service := azfake.New(t, azfake.Answer{Err: azfake.ErrReset})
-	table, err := New(t.Context(), Options{ServiceURL: "http://tables.example", SAS: "?sv=1&" + secret, TableName: "tab", SkipCreate: true, Transport: service})
+	table, err := New(t.Context(), Options{ServiceURL: "http://tables.example", SAS: "?sv=1&" + secret, TableName: "tab", Lazy: true, Transport: service})
 	if err != nil {
 		t.Fatal(err)
 	}

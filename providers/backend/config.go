@@ -44,7 +44,8 @@ type Config struct {
 	// Both may hold a shared access signature each, which is never shown.
 	TableURL string `name:"table-url" env:"LATTICE_TABLE_URL" placeholder:"URL" help:"Address of the table service, instead of an account of the public cloud. It may hold a shared access signature (?sv=…&sig=…); give that in the environment, where other users do not see it."`
 	BlobURL  string `name:"blob-url" env:"LATTICE_BLOB_URL" placeholder:"URL" help:"Address of the blob service, likewise."`
-	// TableName and ContainerName are created when they do not exist.
+	// TableName and ContainerName are created when they do not exist: see Open and
+	// OpenLazily.
 	TableName     string `name:"table-name" env:"LATTICE_TABLE_NAME" default:"lattice" placeholder:"NAME" help:"Table in the account. Default ${default}."`
 	ContainerName string `name:"container-name" env:"LATTICE_CONTAINER_NAME" default:"lattice" placeholder:"NAME" help:"Blob container in the account. Default ${default}."`
 	// ConnectionString holds the key of the account; it is never shown.

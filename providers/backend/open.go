@@ -35,10 +35,19 @@ func (b *Backend) Close() error {
 	return b.close()
 }
 
-// Open opens what the configuration names, and creates what does not exist. An
-// error says what to do about it, and never tells a key. The context bounds the
-// opening alone.
-func Open(ctx context.Context, c Config) (*Backend, error) {
+// Open opens what the configuration names, finds out that it answers, and creates
+// what does not exist. An error says what to do about it, and never tells a key.
+// The context bounds the opening alone.
+func Open(ctx context.Context, c Config) (*Backend, error) { return open(ctx, c, false) }
+
+// OpenLazily opens what the configuration names without asking a storage account
+// anything, for hosts on which a request waits for the start: table and container
+// are created by the first write that misses them, and a storage that does not
+// answer is found out by the first request, and by /readyz. For the other stores it
+// is Open.
+func OpenLazily(ctx context.Context, c Config) (*Backend, error) { return open(ctx, c, true) }
+
+func open(ctx context.Context, c Config, lazy bool) (*Backend, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
@@ -47,9 +56,9 @@ func Open(ctx context.Context, c Config) (*Backend, error) {
 		s := memory.New(memory.Options{})
 		return &Backend{Table: s.Table(), Blobs: s.Blobs(), Description: "memory, lost at the end", Exclusive: true}, nil
 	case Azurite:
-		return openAzurite(ctx, c)
+		return openAzurite(ctx, c, lazy)
 	case Azure:
-		return openAccount(ctx, c)
+		return openAccount(ctx, c, lazy)
 	}
 	return openBolt(c)
 }
@@ -70,16 +79,16 @@ func openBolt(c Config) (*Backend, error) {
 
 // openAzurite uses the emulator of the connection string if there is one, else
 // the one at the default ports, which it starts if it is not there.
-func openAzurite(ctx context.Context, c Config) (*Backend, error) {
+func openAzurite(ctx context.Context, c Config, lazy bool) (*Backend, error) {
 	if c.ConnectionString != "" {
-		return openAccount(ctx, c)
+		return openAccount(ctx, c, lazy)
 	}
 	address, server, err := azurite.Default(ctx, filepath.Join(c.DataDir, "azurite"))
 	if err != nil {
 		return nil, err
 	}
 	c.ConnectionString = address
-	b, err := openAccount(ctx, c)
+	b, err := openAccount(ctx, c, lazy)
 	if server == nil {
 		return b, err
 	}
@@ -95,9 +104,9 @@ func openAzurite(ctx context.Context, c Config) (*Backend, error) {
 	return b, nil
 }
 
-func openAccount(ctx context.Context, c Config) (*Backend, error) {
-	tableOptions := azuretable.Options{ConnectionString: c.ConnectionString, TableName: c.TableName}
-	blobOptions := blob.Options{ConnectionString: c.ConnectionString, Container: c.ContainerName}
+func openAccount(ctx context.Context, c Config, lazy bool) (*Backend, error) {
+	tableOptions := azuretable.Options{ConnectionString: c.ConnectionString, TableName: c.TableName, Lazy: lazy}
+	blobOptions := blob.Options{ConnectionString: c.ConnectionString, Container: c.ContainerName, Lazy: lazy}
 	ends, err := c.authenticate(&tableOptions, &blobOptions)
 	if err != nil {
 		return nil, err

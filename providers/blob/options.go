@@ -34,9 +34,9 @@ type Options struct {
 	// Container holds all blobs: 3 to 63 lower-case letters, digits and single
 	// dashes. Empty is "lattice".
 	Container string
-	// SkipCreate leaves out the creation of the container, which some
-	// credentials do not allow.
-	SkipCreate bool
+	// Lazy opens the container without asking the service anything: one that does
+	// not exist reads as empty, and the first write creates it.
+	Lazy bool
 	// TryTimeout bounds each exchange with the service, from the search for a
 	// connection to the last byte of the answer; exchanges of large bodies get a
 	// second more for each MiB. Zero is 30 s.

@@ -117,7 +117,7 @@ func conditions(cond store.PutCondition) *sdk.AccessConditions {
 // upload writes a blob by one request.
 func (s *Store) upload(ctx context.Context, client *blockblob.Client, data []byte, cond store.PutCondition) (store.ETag, error) {
 	var etag store.ETag
-	err := s.call(ctx, true, func(ctx context.Context, p patience) error {
+	err := s.call(ctx, toWrite, func(ctx context.Context, p patience) error {
 		p.carry(int64(len(data)))
 		answer, err := client.Upload(ctx, streaming.NopCloser(bytes.NewReader(data)),
 			&blockblob.UploadOptions{AccessConditions: conditions(cond)})
@@ -145,7 +145,7 @@ func (s *Store) uploadBlocks(ctx context.Context, client *blockblob.Client, data
 		return "", err
 	}
 	var etag store.ETag
-	err := s.call(ctx, true, func(ctx context.Context, _ patience) error {
+	err := s.call(ctx, toWrite, func(ctx context.Context, _ patience) error {
 		answer, err := client.CommitBlockList(ctx, ids, &blockblob.CommitBlockListOptions{AccessConditions: conditions(cond)})
 		if err != nil {
 			return err
@@ -193,7 +193,7 @@ func (s *Store) stageBlock(ctx context.Context, client *blockblob.Client, id str
 	if err := store.CheckContext(ctx); err != nil {
 		return err
 	}
-	return s.call(ctx, false, func(ctx context.Context, p patience) error {
+	return s.call(ctx, toStage, func(ctx context.Context, p patience) error {
 		p.carry(int64(len(data)))
 		_, err := client.StageBlock(ctx, id, streaming.NopCloser(bytes.NewReader(data)), nil)
 		return err

@@ -30,7 +30,7 @@ const (
 func scripted(t *testing.T, script ...azfake.Answer) (*Store, *azfake.Service) {
 	t.Helper()
 	service := azfake.New(t, script...)
-	s, err := New(t.Context(), Options{ConnectionString: fakeString, Container: "box", SkipCreate: true, Transport: service})
+	s, err := New(t.Context(), Options{ConnectionString: fakeString, Container: "box", Lazy: true, Transport: service})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,6 @@ func TestPutIsRepeatedOnlyIfItHadNoEffect(t *testing.T) {
 		{"Internal", failure(500, "InternalError"), 1, store.ErrOutcomeUnknown},
 		{"Reset", azfake.Answer{Err: azfake.ErrReset}, 1, store.ErrOutcomeUnknown},
 		{"NoETag", azfake.Answer{Status: http.StatusCreated}, 1, store.ErrOutcomeUnknown},
-		{"NoContainer", failure(404, "ContainerNotFound"), 2, nil},
 		{"TooLarge", failure(413, "RequestBodyTooLarge"), 1, store.ErrTooLarge},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -213,7 +212,7 @@ func (s *staging) do(req *http.Request, body string) azfake.Answer {
 func stagingStore(t *testing.T, fail map[int]azfake.Answer) (*Store, *staging) {
 	t.Helper()
 	st := &staging{blocks: map[string]string{}, fail: fail}
-	s, err := New(t.Context(), Options{ConnectionString: fakeString, Container: "box", SkipCreate: true, Transport: transporter(
+	s, err := New(t.Context(), Options{ConnectionString: fakeString, Container: "box", Lazy: true, Transport: transporter(
 		func(req *http.Request) (*http.Response, error) {
 			var raw bytes.Buffer
 			if req.Body != nil {
@@ -352,7 +351,7 @@ func TestNamesReachTheServiceUnchanged(t *testing.T) {
 
 func TestSignatureStaysOutOfErrors(t *testing.T) {
 	service := azfake.New(t, azfake.Answer{Err: azfake.ErrReset})
-	s, err := New(t.Context(), Options{ServiceURL: "http://blobs.example", SAS: "sv=1&sig=hush", Container: "box", SkipCreate: true, Transport: service})
+	s, err := New(t.Context(), Options{ServiceURL: "http://blobs.example", SAS: "sv=1&sig=hush", Container: "box", Lazy: true, Transport: service})
 	if err != nil {
 		t.Fatal(err)
 	}

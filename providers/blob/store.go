@@ -11,7 +11,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	sdk "github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
 	"github.com/latticekv/lattice/core/store"
@@ -25,6 +24,7 @@ const listPage = 1000
 // use and needs no closing.
 type Store struct {
 	container *container.Client
+	place     *azhttp.Place
 	timeout   time.Duration
 	retry     azhttp.Retry
 	// single is the largest blob written by one request, block the size of the
@@ -34,8 +34,9 @@ type Store struct {
 
 var _ store.BlobStore = (*Store)(nil)
 
-// New opens a container and creates it if it does not exist. ErrInvalid for
-// options that cannot work; else the errors of a Get.
+// New opens a container. Unless the options say Lazy it asks the service whether
+// the container exists, and creates it if not. ErrInvalid for options that cannot
+// work; else the errors of a Get.
 func New(ctx context.Context, o Options) (*Store, error) {
 	service, err := o.resolve()
 	if err != nil {
@@ -49,11 +50,12 @@ func New(ctx context.Context, o Options) (*Store, error) {
 		container: client, timeout: o.TryTimeout, retry: azhttp.Reads,
 		single: singlePutBytes, block: blockBytes,
 	}
-	if o.SkipCreate {
+	s.place = newPlace(s, o.Container)
+	if o.Lazy {
 		return s, nil
 	}
-	if err := s.create(ctx); err != nil {
-		return nil, fmt.Errorf("create container %s: %w", o.Container, err)
+	if err := s.open(ctx); err != nil {
+		return nil, err
 	}
 	return s, nil
 }
@@ -82,32 +84,6 @@ func wrapInvalid(c *container.Client, err error) (*container.Client, error) {
 	return c, nil
 }
 
-// create makes the container; one that exists is as good, also where the
-// credential may only use it.
-func (s *Store) create(ctx context.Context) error {
-	return s.call(ctx, false, func(ctx context.Context, _ patience) error {
-		_, err := s.container.Create(ctx, nil)
-		switch refused := azhttp.FromSDK(err); {
-		case refused != nil && refused.Code == string(bloberror.ContainerAlreadyExists):
-			return nil
-		case refused != nil && refused.Denied():
-			return s.find(ctx)
-		}
-		return err
-	})
-}
-
-// find looks for the container by a listing: a credential for this container
-// alone is not allowed to create it.
-func (s *Store) find(ctx context.Context) error {
-	one := &container.ListBlobsFlatOptions{MaxResults: to.Ptr[int32](1)}
-	_, err := s.container.NewListBlobsFlatPager(one).NextPage(ctx)
-	if refused := azhttp.FromSDK(err); refused != nil && refused.Code == string(bloberror.ContainerNotFound) {
-		return fmt.Errorf("it does not exist, and the credential may not create it: %w", azhttp.Fail(refused, false))
-	}
-	return err
-}
-
 // errTimedOut ends an exchange that took longer than its size allows.
 var errTimedOut = fmt.Errorf("no whole answer in time: %w", context.DeadlineExceeded)
 
@@ -122,24 +98,53 @@ func (p patience) carry(size int64) {
 	p.timer.Reset(p.timeout + time.Duration(size>>20)*time.Second)
 }
 
+// kind says what a missing container means to a call, and what a lost answer.
+type kind struct {
+	// makes says that the call needs a container, and creates one that is missing.
+	makes bool
+	// effect says that a lost answer leaves the outcome unknown.
+	effect bool
+}
+
+var (
+	toRead   = kind{}
+	toStage  = kind{makes: true}
+	toWrite  = kind{makes: true, effect: true}
+	toDelete = kind{effect: true}
+)
+
 // call makes one exchange, again while it is known to have had no effect, and
-// translates its error.
-func (s *Store) call(ctx context.Context, write bool, exchange func(context.Context, patience) error) error {
+// translates its error. Where a container is missing that the call does not make,
+// it is store.ErrNotFound.
+func (s *Store) call(ctx context.Context, k kind, exchange func(context.Context, patience) error) error {
 	return s.retry.Do(ctx, func(ctx context.Context) error {
-		ctx, cancel := context.WithCancelCause(ctx)
-		defer cancel(nil)
-		timer := time.AfterFunc(s.timeout, func() { cancel(errTimedOut) })
-		defer timer.Stop()
-		ctx, sent := azhttp.Watch(ctx)
-		err := exchange(ctx, patience{timer, s.timeout})
-		if err == nil || errors.Is(err, store.ErrTooLarge) {
-			return err
+		once := func() error { return s.once(ctx, k.effect, exchange) }
+		if k.makes {
+			return s.place.Write(ctx, once)
 		}
-		if refused := azhttp.FromSDK(err); refused != nil {
-			return azhttp.Fail(refused, write)
+		found, err := s.place.Read(once)
+		if !found {
+			return fmt.Errorf("%w: there is no container %s yet", store.ErrNotFound, s.place.Name)
 		}
-		return azhttp.Lost(ctx, err, write, sent)
+		return err
 	})
+}
+
+// once makes one exchange and translates its error.
+func (s *Store) once(ctx context.Context, effect bool, exchange func(context.Context, patience) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	timer := time.AfterFunc(s.timeout, func() { cancel(errTimedOut) })
+	defer timer.Stop()
+	ctx, sent := azhttp.Watch(ctx)
+	err := exchange(ctx, patience{timer, s.timeout})
+	if err == nil || errors.Is(err, store.ErrTooLarge) {
+		return err
+	}
+	if refused := azhttp.FromSDK(err); refused != nil {
+		return azhttp.Fail(refused, effect)
+	}
+	return azhttp.Lost(ctx, err, effect, sent)
 }
 
 // Get implements store.BlobStore.
@@ -187,7 +192,7 @@ func (s *Store) GetRange(ctx context.Context, name string, offset, length int64)
 func (s *Store) download(ctx context.Context, name string, r sdk.HTTPRange, limit int64) ([]byte, store.ETag, error) {
 	var data []byte
 	var etag store.ETag
-	err := s.call(ctx, false, func(ctx context.Context, p patience) error {
+	err := s.call(ctx, toRead, func(ctx context.Context, p patience) error {
 		answer, err := s.container.NewBlobClient(name).DownloadStream(ctx, &sdk.DownloadStreamOptions{Range: r})
 		if err != nil {
 			return err
@@ -247,7 +252,7 @@ func (s *Store) List(ctx context.Context, prefix, marker string) (store.BlobPage
 		options.Marker = &marker
 	}
 	var page store.BlobPage
-	err := s.call(ctx, false, func(ctx context.Context, _ patience) error {
+	err := s.call(ctx, toRead, func(ctx context.Context, _ patience) error {
 		answer, err := s.container.NewListBlobsFlatPager(options).NextPage(ctx)
 		if err != nil {
 			return err
@@ -255,6 +260,9 @@ func (s *Store) List(ctx context.Context, prefix, marker string) (store.BlobPage
 		page, err = blobPage(answer)
 		return err
 	})
+	if errors.Is(err, store.ErrNotFound) {
+		return store.BlobPage{}, nil // no container, no blobs
+	}
 	if err != nil {
 		return store.BlobPage{}, fmt.Errorf("list blobs under %q: %w", prefix, err)
 	}
@@ -287,7 +295,7 @@ func (s *Store) Delete(ctx context.Context, name string) error {
 	if err := store.CheckBlobName(name); err != nil {
 		return err
 	}
-	err := s.call(ctx, true, func(ctx context.Context, _ patience) error {
+	err := s.call(ctx, toDelete, func(ctx context.Context, _ patience) error {
 		_, err := s.container.NewBlobClient(name).Delete(ctx, nil)
 		return err
 	})

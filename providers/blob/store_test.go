@@ -239,9 +239,6 @@ func TestEndedContextSendsNothing(t *testing.T) {
 	}
 }
 
-var emptyListing = azfake.Answer{Status: http.StatusOK, Header: map[string]string{"Content-Type": "application/xml"},
-	Body: `<?xml version="1.0" encoding="utf-8"?><EnumerationResults><Blobs></Blobs><NextMarker></NextMarker></EnumerationResults>`}
-
 // tokens hands out tokens that name their scopes.
 type tokens struct{}
 
@@ -251,7 +248,7 @@ func (tokens) GetToken(_ context.Context, o policy.TokenRequestOptions) (azcore.
 
 func TestIdentityIsUsed(t *testing.T) {
 	service := azfake.New(t, whole("data"))
-	s, err := New(t.Context(), Options{ServiceURL: "https://acc.blob.core.windows.net", Credential: tokens{}, Container: "box", SkipCreate: true, Transport: service})
+	s, err := New(t.Context(), Options{ServiceURL: "https://acc.blob.core.windows.net", Credential: tokens{}, Container: "box", Lazy: true, Transport: service})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,33 +257,6 @@ func TestIdentityIsUsed(t *testing.T) {
 	}
 	if got := service.Seen()[0].Header.Get("Authorization"); got != "Bearer https://storage.azure.com/.default" {
 		t.Fatalf("authorization %q", got)
-	}
-}
-
-func TestContainerIsCreatedOrFound(t *testing.T) {
-	for _, tc := range []struct {
-		name     string
-		script   []azfake.Answer
-		want     error
-		requests int
-	}{
-		{"Created", []azfake.Answer{{Status: http.StatusCreated}}, nil, 1},
-		{"Found", []azfake.Answer{failure(409, "ContainerAlreadyExists")}, nil, 1},
-		{"BeingDeleted", []azfake.Answer{failure(409, "ContainerBeingDeleted")}, store.ErrUnavailable, 4},
-		{"BusyAtFirst", []azfake.Answer{failure(503, "ServerBusy"), {Status: http.StatusCreated}}, nil, 2},
-		{"Forbidden", []azfake.Answer{failure(403, "AuthorizationFailure")}, store.ErrUnavailable, 8},
-		{"FoundByItsOwnCredential", []azfake.Answer{failure(403, "AuthorizationPermissionMismatch"), emptyListing}, nil, 2},
-		{"MissingForItsOwnCredential", []azfake.Answer{failure(403, "AuthorizationPermissionMismatch"), failure(404, "ContainerNotFound")}, store.ErrUnavailable, 5},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				service := azfake.New(t, tc.script...)
-				s, err := New(t.Context(), Options{ConnectionString: fakeString, Container: "box", Transport: service})
-				if !errors.Is(err, tc.want) || (s == nil) != (tc.want != nil) || len(service.Seen()) != tc.requests {
-					t.Fatalf("got %v, %v after %d requests", s, err, len(service.Seen()))
-				}
-			})
-		})
 	}
 }
 

@@ -1,0 +1,221 @@
+package azhttp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/latticekv/lattice/core/store"
+)
+
+// Place is a table or a container that need not exist when it is opened: reads
+// of one that is missing find nothing, and the first write makes it. So a process
+// starts without asking the storage anything. Safe for concurrent use.
+//
+// A place that this process has seen and that is missing later was deleted.
+// Taking that for an empty one would make a new, empty store of it, so from then on
+// it is an error.
+type Place struct {
+	// What it is, "table" or "container", and its Name.
+	What, Name string
+	// Setting is the environment variable that names it.
+	Setting string
+	// Role is what an identity must have to make it.
+	Role string
+	// Command makes it, by the account's owner.
+	Command string
+	// Missing reports whether a refusal says that the place is not there.
+	Missing func(*StatusError) bool
+	// BeingDeleted is the code of the refusal that says that the name is blocked.
+	BeingDeleted string
+	// Exists is the code of the refusal to make it a second time.
+	Exists string
+	// Create makes it: one exchange. Its errors wrap a StatusError where the
+	// service answered.
+	Create func(ctx context.Context) error
+
+	seen   atomic.Bool
+	flight flights
+}
+
+// Read makes a read, and reports found as false where the place does not exist
+// yet.
+func (p *Place) Read(read func() error) (found bool, err error) {
+	seen := p.seen.Load()
+	err = read()
+	switch {
+	case err == nil:
+		p.seen.Store(true)
+		return true, nil
+	case !p.missing(err):
+		return true, p.explain(err)
+	case seen:
+		return true, p.gone(err)
+	}
+	return false, nil
+}
+
+// Write makes a write; where the place does not exist yet it is made, and the
+// write is made once more. A write that finds no place has had no effect.
+func (p *Place) Write(ctx context.Context, write func() error) error {
+	seen := p.seen.Load()
+	err := write()
+	if err == nil {
+		p.seen.Store(true)
+		return nil
+	}
+	if !p.missing(err) {
+		return p.explain(err)
+	}
+	if seen {
+		return p.gone(err)
+	}
+	if err := p.Make(ctx); err != nil {
+		return err
+	}
+	if err = write(); err != nil && p.missing(err) {
+		// Another front end of the service may not know yet.
+		return fmt.Errorf("%s %s was made just now and is not found: %w", p.What, p.Name, err)
+	}
+	return p.explain(err)
+}
+
+// Make creates the place unless this process knows that it exists. Many callers at
+// once share one attempt.
+func (p *Place) Make(ctx context.Context) error {
+	return p.flight.do(ctx, func(ctx context.Context) error {
+		if p.seen.Load() {
+			return nil
+		}
+		if err := p.create(ctx); err != nil {
+			return fmt.Errorf("create %s %s: %w", p.What, p.Name, err)
+		}
+		p.seen.Store(true)
+		return nil
+	})
+}
+
+// Open finds out with a read whether the place is there, and makes it if it is
+// not: for those who want to know at the start that the storage answers. One that
+// exists need not be creatable.
+func (p *Place) Open(ctx context.Context, read func(context.Context) error) error {
+	found := false
+	err := Reads.Do(ctx, func(ctx context.Context) (err error) {
+		found, err = p.Read(func() error { return read(ctx) })
+		return err
+	})
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return fmt.Errorf("reach %s %s: %w", p.What, p.Name, err)
+	}
+	if found {
+		p.seen.Store(true)
+		return nil
+	}
+	return p.Make(ctx)
+}
+
+// create tries until the place exists or trying again is of no use.
+func (p *Place) create(ctx context.Context) error {
+	var final error
+	err := Reads.Do(ctx, func(ctx context.Context) error {
+		err := p.Create(ctx)
+		var refused *StatusError
+		if !errors.As(err, &refused) {
+			return err
+		}
+		switch {
+		case refused.Code == p.Exists:
+			return nil
+		case refused.Code == p.BeingDeleted:
+			final = p.explain(err)
+			return nil
+		case refused.Denied():
+			final = fmt.Errorf("it does not exist and these credentials may not create it; create it with `%s`, "+
+				"or give the identity the role %q, or the signature the permission to create containers (c on resource type c): %w", p.Command, p.Role, err)
+			return nil
+		}
+		return err
+	})
+	return errors.Join(err, final)
+}
+
+func (p *Place) missing(err error) bool {
+	var refused *StatusError
+	return errors.As(err, &refused) && p.Missing(refused)
+}
+
+func (p *Place) gone(err error) error {
+	return fmt.Errorf("%s %s was there and is gone; it is not made anew under a running service: restore it, or restart the service to begin with an empty one: %w",
+		p.What, p.Name, err)
+}
+
+// explain says what a name that is blocked means; other errors are as they were.
+func (p *Place) explain(err error) error {
+	var refused *StatusError
+	if !errors.As(err, &refused) || refused.Code != p.BeingDeleted {
+		return err
+	}
+	return fmt.Errorf("%s %s is being deleted, which blocks its name for 40 s or more; wait, or choose another name with %s: %w",
+		p.What, p.Name, p.Setting, err)
+}
+
+// flights lets one of the callers at a time do something, and gives what came of
+// it to all who wait meanwhile.
+type flights struct {
+	mu      sync.Mutex
+	current *flight
+}
+
+type flight struct {
+	done chan struct{}
+	err  error
+	// gaveUp says that the one who flew it ran out of time, which says nothing
+	// about the rest.
+	gaveUp bool
+}
+
+func (f *flights) do(ctx context.Context, work func(context.Context) error) error {
+	for {
+		if err := store.CheckContext(ctx); err != nil {
+			return err
+		}
+		mine, current := f.board()
+		if mine {
+			defer f.land(current)
+			current.err = work(ctx)
+			current.gaveUp = current.err != nil && ctx.Err() != nil
+			return current.err
+		}
+		select {
+		case <-current.done:
+		case <-ctx.Done():
+			return store.CheckContext(ctx)
+		}
+		if !current.gaveUp {
+			return current.err
+		}
+	}
+}
+
+// board returns the flight under way, or a new one that is the caller's.
+func (f *flights) board() (mine bool, current *flight) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.current != nil {
+		return false, f.current
+	}
+	f.current = &flight{done: make(chan struct{}), err: errAborted}
+	return true, f.current
+}
+
+func (f *flights) land(current *flight) {
+	f.mu.Lock()
+	f.current = nil
+	f.mu.Unlock()
+	close(current.done)
+}
+
+// errAborted is what those get who waited for one that panicked.
+var errAborted = fmt.Errorf("%w: another request was to do this and broke off", store.ErrUnavailable)
