@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
-# Installs a server that the tests of migration read from, by apt and only if it
-# is missing. No system service is started. Prints the folder of its programs.
+# Installs a server that tests work with, by apt and only if it is missing. No
+# system service is started. Prints the folder of its programs.
 #
-# Usage: install-engine.sh redis|postgres|mariadb
+# Usage: install-engine.sh redis|postgres|mariadb|prometheus
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
 fail() { printf 'install-engine: %s\n' "$*" >&2; exit 1; }
 
 case ${1-} in
-redis)    package=redis-server   program=redis-server ;;
-postgres) package=postgresql     program=initdb ;;
-mariadb)  package=mariadb-server program=mariadbd ;;
-*)        fail "usage: install-engine.sh redis|postgres|mariadb" ;;
+redis)      package=redis-server   program=redis-server ;;
+postgres)   package=postgresql     program=initdb ;;
+mariadb)    package=mariadb-server program=mariadbd ;;
+prometheus) package=prometheus     program=prometheus ;;
+*)          fail "usage: install-engine.sh redis|postgres|mariadb|prometheus" ;;
 esac
 
 # Servers live in sbin, and those of PostgreSQL in a folder per version, the

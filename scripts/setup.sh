@@ -22,8 +22,9 @@ fi
 # Azurite, the storage emulator that stands in for a real account.
 ./scripts/install-azurite.sh >/dev/null
 
-# The servers that the tests of migration read from. None is left running.
-for engine in redis postgres mariadb; do
+# The servers that the tests of migration read from, and the Prometheus that the
+# tests of telemetry ask. None is left running.
+for engine in redis postgres mariadb prometheus; do
   ./scripts/install-engine.sh "$engine" >/dev/null
 done
 ./scripts/install-cosmos.sh >/dev/null
