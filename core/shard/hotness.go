@@ -32,8 +32,14 @@ type Hotness struct {
 	// Reads and Writes are operations since the shard was created. They fall
 	// when counters of instances that are long gone are collected.
 	Reads, Writes uint64
-	// Live estimates the live entries.
-	Live int64
+	// Live and Bytes estimate the live entries and their user data.
+	Live, Bytes int64
+	// TailRows is the number of log rows that no checkpoint holds yet.
+	TailRows int64
+	// Pins counts the states that are kept for snapshots; OldestPin is the Unix
+	// millisecond of the oldest of them, 0 if there is none.
+	Pins      int
+	OldestPin int64
 	// Outgoing and Incoming say that the shard takes part in a migration.
 	Outgoing, Incoming bool
 }
@@ -53,9 +59,11 @@ func (s *Shard) Hotness(ctx context.Context) (Hotness, error) {
 		return Hotness{}, err
 	}
 	hot := Hotness{
-		Reads: h.Reads, Writes: h.Writes, Live: h.Live,
+		Reads: h.Reads, Writes: h.Writes, Live: h.Live, Bytes: h.Bytes,
+		TailRows: int64(h.Seq - h.Meta().Checkpoint.Seq),
 		Outgoing: h.Meta().Outgoing != nil, Incoming: len(h.Meta().Incoming) > 0,
 	}
+	hot.notePins(s, h.Meta().Pins)
 	for _, row := range rows[:last] {
 		reads, _, err := s.decodeCounter(row)
 		if err != nil {
@@ -64,6 +72,20 @@ func (s *Shard) Hotness(ctx context.Context) (Hotness, error) {
 		hot.Reads += reads
 	}
 	return hot, nil
+}
+
+// notePins counts the pins that somebody may rely on.
+func (hot *Hotness) notePins(s *Shard, pins []Pin) {
+	now := s.cfg.Clock.Now()
+	for i := range pins {
+		if s.overdue(&pins[i], now) {
+			continue
+		}
+		hot.Pins++
+		if at := pins[i].Cut.Milli(); hot.OldestPin == 0 || at < hot.OldestPin {
+			hot.OldestPin = at
+		}
+	}
 }
 
 // counters returns the rows of counters and, last, the head.

@@ -55,6 +55,15 @@ const (
 	ReasonFailed Reason = "failed"
 )
 
+// Reasons returns all reasons that a decision can have.
+func Reasons() []Reason {
+	return []Reason{
+		ReasonDisabled, ReasonTreeAge, ReasonResharding, ReasonMerging, ReasonSnapshotting, ReasonBulkPending, ReasonInFlight,
+		ReasonSplitting, ReasonIncoming, ReasonSingleSlot, ReasonCooldown, ReasonShardCeiling, ReasonUniformLoad,
+		ReasonLowOccupancy, ReasonClusterCap, ReasonOutdated, ReasonFailed,
+	}
+}
+
 // Rules are the tunables of a decision, under the names of the options.
 type Rules struct {
 	AutoSplitEnabled              bool

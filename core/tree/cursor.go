@@ -357,53 +357,59 @@ const (
 )
 
 // tendCursors ends the cursors of a tree that have expired. One that cannot be
-// read or ended is told of, and does not keep the others from it.
-func (db *DB) tendCursors(ctx context.Context, s stored) error {
+// read or ended is told of, and does not keep the others from it. It returns how
+// many are open.
+func (db *DB) tendCursors(ctx context.Context, s stored) (open int, err error) {
 	m, err := newMeta(s, db.opts, db.clock.Now())
 	if err != nil {
-		return err
+		return 0, err
 	}
 	t, rows := &db.entryOf(s.Name).reader, db.cursors(m.ID)
 	var faults []error
 	for from, n := "", 0; n < cursorsPerTick; {
 		page, err := rows.list(ctx, from, store.MaxTransactionOps)
 		if err != nil {
-			return errors.Join(append(faults, err)...)
+			return open, errors.Join(append(faults, err)...)
 		}
 		for _, row := range page.Rows {
 			from = store.NextKey(row.Key)
 			r, err := rows.decode(row.Key, row)
+			kept := false
 			if err == nil {
-				err = t.tendCursor(ctx, m, rows, r)
+				kept, err = t.tendCursor(ctx, m, rows, r)
 			}
 			if err != nil {
 				faults = append(faults, err)
+			}
+			if kept {
+				open++
 			}
 		}
 		if n += len(page.Rows); !page.More || len(page.Rows) == 0 || ctx.Err() != nil {
 			break
 		}
 	}
-	return errors.Join(faults...)
+	return open, errors.Join(faults...)
 }
 
-func (t *Tree) tendCursor(ctx context.Context, m *meta, rows cursors, r *cursorRow) error {
+// tendCursor ends a cursor that has expired, and reports whether it is still open.
+func (t *Tree) tendCursor(ctx context.Context, m *meta, rows cursors, r *cursorRow) (open bool, err error) {
 	now := t.db.clock.Now().Milli()
 	late := r.Expiry + 2*m.opts.MaxClockSkew.Milliseconds()
 	switch {
 	case now <= late:
-		return nil
+		return !r.Ended, nil
 	case r.Snapshot == nil, r.Ended && now > late+endedCursorAge.Milliseconds():
-		return rows.remove(ctx, r.ID)
+		return false, rows.remove(ctx, r.ID)
 	case r.Ended:
-		return nil
+		return false, nil
 	}
 	if err := t.releasePins(ctx, m, r.Snapshot.shards(), r.ID); err != nil && !errors.Is(err, shard.ErrClosed) {
-		return err
+		return false, err
 	}
 	r.Ended, r.Snapshot.Pins, r.Snapshot.Slots, r.Snapshot.Committed = true, nil, nil, nil
 	if err := rows.save(ctx, r); err != nil && !errors.Is(err, errCursorMoved) {
-		return err
+		return false, err
 	}
-	return nil
+	return false, nil
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/latticekv/lattice/core/keyspace"
+	"github.com/latticekv/lattice/core/store"
 )
 
 // maxFailures bounds the failures that a report describes.
@@ -31,6 +32,9 @@ type Report struct {
 	Merges int
 	// Due says that some shard has more merging waiting.
 	Due bool
+	// Open tells what waits in trees for their callers, of the first 1000 trees
+	// that a collection could look through.
+	Open []OpenWork
 	// Finished are trees whose creation, deletion or recovery was completed,
 	// Purged those that were destroyed.
 	Finished, Purged []string
@@ -38,6 +42,17 @@ type Report struct {
 	Failed   int
 	Failures []Failure
 }
+
+// OpenWork counts what callers have begun in a tree and not ended.
+type OpenWork struct {
+	Tree string
+	// Cursors have neither ended nor expired, of the first 1000 of the tree;
+	// Loads are sessions of bulk loads that are open.
+	Cursors, Loads int
+}
+
+// maxOpenWork bounds the trees whose open work a report describes.
+const maxOpenWork = 1000
 
 func (r *Report) fail(tree string, id keyspace.ShardID, err error) {
 	if r.Failed++; len(r.Failures) < maxFailures {
@@ -111,13 +126,27 @@ func (db *DB) tend(ctx context.Context, s stored, rep *Report) (bool, error) {
 	if s.State != StateActive {
 		return false, nil
 	}
-	// What fails here is no reason to let the logs of the shards grow.
-	for _, err := range []error{db.loads(s.ID).tidy(ctx, db.opts.BulkLoadRetention), db.tendCursors(ctx, s)} {
+	db.tendCallers(ctx, s, rep)
+	return true, nil
+}
+
+// tendCallers ends what callers have left behind in a tree. What fails here is no
+// reason to let the logs of the shards grow; a row that cannot be read is not
+// counted.
+func (db *DB) tendCallers(ctx context.Context, s stored, rep *Report) {
+	open, unseen := OpenWork{Tree: s.Name}, false
+	note := func(n int, err error) int {
 		if err != nil {
 			rep.fail(s.Name, 0, err)
+			unseen = unseen || store.Transient(err)
 		}
+		return n
 	}
-	return true, nil
+	open.Loads = note(db.loads(s.ID).tidy(ctx, db.opts.BulkLoadRetention))
+	open.Cursors = note(db.tendCursors(ctx, s))
+	if !unseen && len(rep.Open) < maxOpenWork {
+		rep.Open = append(rep.Open, open)
+	}
 }
 
 // overdue reports whether a deleted tree can no longer be recovered.

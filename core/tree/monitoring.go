@@ -55,6 +55,11 @@ type MonitorPass struct {
 	// Started are the sources of the splits begun; the next tick of migrations
 	// carries them out.
 	Started []keyspace.ShardID
+	// OldestSplit is the age of the split that has been in flight for longest
+	// before the pass, OldestSnapshot that of the oldest snapshot that is kept;
+	// 0 if there is none. Snapshots counts these: the most that one shard keeps.
+	OldestSplit, OldestSnapshot time.Duration
+	Snapshots                   int
 	// Decision says which shards are hot, and why those of them that are not
 	// among Started are not split now.
 	split.Decision
@@ -74,6 +79,10 @@ type ShardRate struct {
 	split.ShardSample
 	// Reads and Writes are operations since the shard was created.
 	Reads, Writes uint64
+	// Bytes estimates the user data of the live entries.
+	Bytes int64
+	// TailRows is the number of log rows that no checkpoint holds yet.
+	TailRows int64
 }
 
 const (
@@ -277,6 +286,7 @@ func (p *monitorPass) sample(ctx context.Context) split.Sample {
 		mu.Lock()
 		defer mu.Unlock()
 		rates[i] = p.rateOf(id, h)
+		p.noteAges(h)
 		counts[id] = split.Count{Reads: h.Reads, Writes: h.Writes, At: at}
 		if err != nil {
 			counts[id] = p.state.Counts[id]
@@ -302,11 +312,28 @@ func (p *monitorPass) sample(ctx context.Context) split.Sample {
 		out.Shards = append(out.Shards, r.ShardSample)
 	}
 	p.out.Shards = rates
+	for _, s := range p.survey.Active {
+		p.out.OldestSplit = max(p.out.OldestSplit, p.since(s.Started))
+	}
 	return out
 }
 
+// noteAges takes over what a shard keeps for snapshots. Each snapshot pins every
+// shard that owned slots when it was opened.
+func (p *monitorPass) noteAges(h shard.Hotness) {
+	p.out.Snapshots = max(p.out.Snapshots, h.Pins)
+	if h.OldestPin != 0 {
+		p.out.OldestSnapshot = max(p.out.OldestSnapshot, p.since(h.OldestPin))
+	}
+}
+
+// since is how long before the pass a Unix millisecond was.
+func (p *monitorPass) since(milli int64) time.Duration {
+	return time.Duration(p.now-milli) * time.Millisecond
+}
+
 func (p *monitorPass) rateOf(id keyspace.ShardID, h shard.Hotness) ShardRate {
-	return ShardRate{Reads: h.Reads, Writes: h.Writes, ShardSample: split.ShardSample{
+	return ShardRate{Reads: h.Reads, Writes: h.Writes, Bytes: h.Bytes, TailRows: h.TailRows, ShardSample: split.ShardSample{
 		Shard: id, Live: h.Live, Incoming: h.Incoming, Splitting: h.Outgoing || p.recorded(id),
 		CoolingDown: p.state.CoolingDown(id, p.now, p.opts.HotShardSplitCooldown),
 	}}

@@ -14,34 +14,38 @@ import (
 // maxTidied bounds the sessions that one tick looks at in a tree.
 const maxTidied = 10 * store.MaxPageRows
 
-// tidy forgets sessions that ended longer ago than the retention.
-func (l loadRows) tidy(ctx context.Context, retention time.Duration) error {
+// tidy forgets sessions that ended longer ago than the retention, and returns how
+// many have not ended.
+func (l loadRows) tidy(ctx context.Context, retention time.Duration) (open int, err error) {
 	q := store.RangeQuery{From: sessionPrefix, To: sessionPrefix + "~"}
 	for seen := 0; seen < maxTidied; {
 		page, err := l.page(ctx, q)
 		if err != nil {
-			return err
+			return open, err
 		}
 		var ops []store.Op
 		for _, r := range page.Rows {
-			old, err := l.outlived(r, retention)
+			s, err := l.decode(r)
 			if err != nil {
-				return err
+				return open, err
 			}
-			if old && len(ops) < store.MaxTransactionOps {
+			if s.Status == BulkOpen {
+				open++
+			}
+			if l.outlived(s, retention) && len(ops) < store.MaxTransactionOps {
 				ops = append(ops, store.Delete(r.Key, r.ETag))
 			}
 		}
 		if err := l.remove(ctx, ops); err != nil {
-			return err
+			return open, err
 		}
 		if !page.More || len(page.Rows) == 0 {
-			return nil
+			return open, nil
 		}
 		seen += len(page.Rows)
 		q.From = store.NextKey(page.Rows[len(page.Rows)-1].Key)
 	}
-	return nil
+	return open, nil
 }
 
 func (l loadRows) page(ctx context.Context, q store.RangeQuery) (page store.Page, err error) {
@@ -55,16 +59,16 @@ func (l loadRows) page(ctx context.Context, q store.RangeQuery) (page store.Page
 	return page, nil
 }
 
-func (l loadRows) outlived(r store.Row, retention time.Duration) (bool, error) {
+func (l loadRows) decode(r store.Row) (*session, error) {
 	operation, err := operationOf(r.Key)
 	if err != nil {
-		return false, store.Corruptf("row %s of %s is not named for a bulk load", r.Key, bulkPartition(l.treeID))
+		return nil, store.Corruptf("row %s of %s is not named for a bulk load", r.Key, bulkPartition(l.treeID))
 	}
-	s, err := decodeSession(l.treeID, operation, r.Data)
-	if err != nil {
-		return false, err
-	}
-	return s.Status != BulkOpen && l.reg.clock.Now().Milli()-s.Updated >= retention.Milliseconds(), nil
+	return decodeSession(l.treeID, operation, r.Data)
+}
+
+func (l loadRows) outlived(s *session, retention time.Duration) bool {
+	return s.Status != BulkOpen && l.reg.clock.Now().Milli()-s.Updated >= retention.Milliseconds()
 }
 
 func operationOf(key string) (string, error) {

@@ -33,6 +33,12 @@ type Exchange struct {
 	Duration time.Duration
 	// Received and Sent count the bytes of the bodies.
 	Received, Sent int64
+	// Code is why the request failed, empty if it did not, or if its client went
+	// away first. A stream that broke off has one beside its status of 200.
+	Code Code
+	// OutcomeUnknown says that nobody can tell whether the write was applied;
+	// Corrupt that stored data could not be read.
+	OutcomeUnknown, Corrupt bool
 }
 
 // Tick runs one scheduled function by name and returns what to answer: any

@@ -1,6 +1,10 @@
 package api
 
-import "net/http"
+import (
+	"maps"
+	"net/http"
+	"slices"
+)
 
 // Code is the machine-readable reason of a refusal, part of the contract.
 type Code string
@@ -45,6 +49,9 @@ type meaning struct {
 	status int
 	title  string
 }
+
+// Codes returns every code that this version answers with, in order.
+func Codes() []Code { return slices.Sorted(maps.Keys(meanings)) }
 
 var meanings = map[Code]meaning{
 	CodeInvalidArgument:     {http.StatusBadRequest, "The request is not valid"},

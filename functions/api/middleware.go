@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/latticekv/lattice/core/clock"
+	"github.com/latticekv/lattice/core/store"
 	"github.com/latticekv/lattice/functions/auth"
 )
 
@@ -163,6 +164,10 @@ func (s *Server) report(rec *recorder, r *http.Request, id string, received int6
 	}
 	if rec.err != nil && errors.Is(r.Context().Err(), context.Canceled) {
 		x.Status = statusClientGone
+	}
+	if rec.err != nil && x.Status != statusClientGone {
+		p := classify(rec.err)
+		x.Code, x.OutcomeUnknown, x.Corrupt = p.Code, p.OutcomeUnknown, errors.Is(rec.err, store.ErrCorrupt)
 	}
 	req := rec.req
 	if req == nil {

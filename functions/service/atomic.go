@@ -14,10 +14,14 @@ type atomicMetrics struct {
 }
 
 func newAtomicMetrics() *atomicMetrics {
-	return &atomicMetrics{
+	m := &atomicMetrics{
 		batches: counter("atomic_batches_total", "Atomic batches by outcome: committed, unknown, or the code for which nothing was written.", "outcome"),
 		ends:    counter("transactions_finished_total", "Atomic batches that ticks aborted as overdue, told the shards of, or removed as done.", "action"),
 	}
+	m.batches.WithLabelValues("committed")
+	m.batches.WithLabelValues("unknown")
+	m.finished(&tree.TransactionsReport{})
+	return m
 }
 
 func (m *atomicMetrics) observe(outcome string) { m.batches.WithLabelValues(outcome).Inc() }

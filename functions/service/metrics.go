@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -13,6 +14,7 @@ import (
 	"github.com/latticekv/lattice/core/clock"
 	"github.com/latticekv/lattice/core/options"
 	"github.com/latticekv/lattice/core/store"
+	"github.com/latticekv/lattice/core/tree"
 	"github.com/latticekv/lattice/functions/api"
 	"github.com/latticekv/lattice/functions/timers"
 )
@@ -32,7 +34,9 @@ type metrics struct {
 	failures *prometheus.CounterVec
 	storage  *storageMetrics
 	splits   *splitMetrics
-	atomic   *atomicMetrics
+	batches  *atomicMetrics
+	trees    *treeMetrics
+	faults   *faultMetrics
 }
 
 func newMetrics(c clock.Source, o *options.Options, version string) *metrics {
@@ -46,15 +50,24 @@ func newMetrics(c clock.Source, o *options.Options, version string) *metrics {
 		lastTick: gauge("tick_last_success_timestamp_seconds", "When a scheduled function last succeeded.", "timer"),
 		failures: counter("tick_failures_total", "Shards and trees that a scheduled function could not maintain.", "timer"),
 		storage:  newStorageMetrics(c),
-		splits:   newSplitMetrics(c, o),
-		atomic:   newAtomicMetrics(),
+		splits:   newSplitMetrics(),
+		batches:  newAtomicMetrics(),
+		trees:    newTreeMetrics(c, o),
+		faults:   newFaultMetrics(),
+	}
+	for _, timer := range []string{timers.Checkpoint, timers.Collect, timers.Migrations, timers.Monitor, timers.Transactions} {
+		m.failures.WithLabelValues(timer)
+		m.ticks.WithLabelValues(timer, "ok")
+		m.ticks.WithLabelValues(timer, "error")
 	}
 	build := gauge("build_info", "1, labelled with the version of the program.", "version")
 	build.WithLabelValues(version).Set(1)
-	m.registry.MustRegister(m.requests, m.seconds, m.bytes, m.ticks, m.tickTime, m.lastTick, m.failures, build)
-	m.registry.MustRegister(m.storage.operations, m.storage.seconds, m.storage.bytes)
+	m.registry.MustRegister(m.requests, m.seconds, m.bytes, m.ticks, m.tickTime, m.lastTick, m.failures, build, optionGauge(o))
+	m.registry.MustRegister(m.storage.operations, m.storage.seconds, m.storage.bytes, m.storage.lastAnswer())
 	m.splits.register(m.registry)
-	m.registry.MustRegister(m.atomic.batches, m.atomic.ends)
+	m.trees.register(m.registry)
+	m.faults.register(m.registry)
+	m.registry.MustRegister(m.batches.batches, m.batches.ends)
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -92,9 +105,17 @@ func (m *metrics) observeRequest(x api.Exchange) {
 	m.seconds.WithLabelValues(x.Route, x.Method).Observe(x.Duration.Seconds())
 	m.bytes.WithLabelValues(x.Route, "received").Add(float64(x.Received))
 	m.bytes.WithLabelValues(x.Route, "sent").Add(float64(x.Sent))
+	m.faults.observeRequest(&x)
+}
+
+// monitored takes over what a tick of the monitor saw.
+func (m *metrics) monitored(r *tree.MonitorReport) {
+	m.splits.monitored(r)
+	m.trees.monitored(r)
 }
 
 func (m *metrics) observeTick(r timers.Run) {
+	m.faults.observeTick(&r)
 	outcome := "ok"
 	if r.Err != nil {
 		outcome = "error"
@@ -114,40 +135,66 @@ type storageMetrics struct {
 	operations *prometheus.CounterVec
 	seconds    *prometheus.HistogramVec
 	bytes      *prometheus.CounterVec
+	// answered is when the storage last answered, a Unix nanosecond.
+	answered atomic.Int64
 }
 
+// storageKinds are the kinds of calls.
+var storageKinds = []string{"table_get", "table_range", "table_apply", "blob_put", "blob_get", "blob_range", "blob_list", "blob_delete"}
+
 func newStorageMetrics(c clock.Source) *storageMetrics {
-	return &storageMetrics{
+	s := &storageMetrics{
 		clock:      c,
 		operations: counter("storage_operations_total", "Calls of the table and the blob store.", "kind", "outcome"),
 		seconds:    histogram("storage_operation_duration_seconds", "Time of a call of the table or the blob store.", "kind"),
 		bytes:      counter("storage_bytes_total", "Payload bytes read and written.", "kind"),
 	}
+	for _, kind := range storageKinds {
+		for _, o := range outcomes {
+			s.operations.WithLabelValues(kind, o.name)
+		}
+	}
+	return s
+}
+
+// lastAnswer shows when the storage last answered, be it that there is no such
+// row. It costs the storage nothing.
+func (s *storageMetrics) lastAnswer() prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "storage_last_answer_timestamp_seconds", Help: "When the storage last answered a call, 0 if it never did.",
+	}, func() float64 { return float64(s.answered.Load()) / float64(time.Second) })
 }
 
 // begin starts the watch for one call; the result ends it.
 func (s *storageMetrics) begin(kind string) func(bytes int, err error) {
 	start := s.clock.Now().Mono
 	return func(bytes int, err error) {
+		now := s.clock.Now()
 		s.operations.WithLabelValues(kind, outcomeOf(err)).Inc()
-		s.seconds.WithLabelValues(kind).Observe((s.clock.Now().Mono - start).Seconds())
+		s.seconds.WithLabelValues(kind).Observe((now.Mono - start).Seconds())
+		if err == nil || answers(err) {
+			s.answered.Store(now.Wall)
+		}
 		s.bytes.WithLabelValues(kind).Add(float64(bytes))
 	}
+}
+
+// answers reports whether an error is what the storage had to say, and not that
+// it had no answer.
+func answers(err error) bool {
+	return errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrExists) || errors.Is(err, store.ErrPrecondition)
 }
 
 var outcomes = []struct {
 	err  error
 	name string
 }{
-	{store.ErrNotFound, "not_found"}, {store.ErrExists, "exists"}, {store.ErrPrecondition, "precondition"},
+	{nil, "ok"}, {store.ErrNotFound, "not_found"}, {store.ErrExists, "exists"}, {store.ErrPrecondition, "precondition"},
 	{store.ErrThrottled, "throttled"}, {store.ErrUnavailable, "unavailable"}, {store.ErrOutcomeUnknown, "unknown"},
 	{store.ErrTooLarge, "too_large"}, {store.ErrInvalid, "invalid"}, {store.ErrCorrupt, "corrupt"},
 }
 
 func outcomeOf(err error) string {
-	if err == nil {
-		return "ok"
-	}
 	for _, o := range outcomes {
 		if errors.Is(err, o.err) {
 			return o.name

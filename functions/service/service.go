@@ -89,7 +89,7 @@ func New(cfg Config) (*Service, error) {
 	s.api = api.New(api.Config{
 		DB: db, Clock: cfg.Clock, Options: cfg.Options, Ticks: ticks(&cfg, db, m),
 		Internal: auth.NewInternal(cfg.InternalToken), Auth: cfg.Auth, LosesBodies: cfg.LosesBodies, Logger: cfg.Logger,
-		Observe: m.observeRequest, ObserveAtomic: m.atomic.observe, Metrics: m.handler(), Version: cfg.Version,
+		Observe: m.observeRequest, ObserveAtomic: m.batches.observe, Metrics: m.handler(), Version: cfg.Version,
 	})
 	m.watch(s.api)
 	m.watchDB(db)
@@ -101,7 +101,7 @@ func New(cfg Config) (*Service, error) {
 func ticks(cfg *Config, k timers.Keeper, m *metrics) map[string]api.Tick {
 	t := timers.New(timers.Config{
 		Keeper: k, Clock: cfg.Clock, Budget: cfg.Options.TickBudget, Grace: cfg.Options.RequestTimeout,
-		Logger: cfg.Logger, Observe: m.observeTick, Monitored: m.splits.monitored, Finished: m.atomic.finished,
+		Logger: cfg.Logger, Observe: m.observeTick, Monitored: m.monitored, Finished: m.batches.finished, Collected: m.trees.collected,
 	})
 	return map[string]api.Tick{
 		timers.Checkpoint:   func(ctx context.Context) (any, error) { return t.Checkpoint(ctx) },

@@ -7,25 +7,14 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/latticekv/lattice/core/clock"
 	"github.com/latticekv/lattice/core/keyspace"
-	"github.com/latticekv/lattice/core/options"
 	"github.com/latticekv/lattice/core/split"
 	"github.com/latticekv/lattice/core/tree"
 	"github.com/latticekv/lattice/providers/memory"
 )
-
-// manual is a clock that stands still unless it is told.
-type manual struct {
-	*clock.System
-	now clock.Instant
-}
-
-func (m *manual) Now() clock.Instant { return m.now }
 
 func metricOf(t *testing.T, text, name string) float64 {
 	t.Helper()
@@ -144,16 +133,9 @@ func report(name string, inFlight int, started []keyspace.ShardID, reasons ...sp
 }
 
 func TestReasonsAreCountedByWhatTheySay(t *testing.T) {
-	o := options.Default()
-	m := newSplitMetrics(clock.NewSystem(), &o)
+	m := newSplitMetrics()
 	m.monitored(report("a", 0, []keyspace.ShardID{1}, "", split.ReasonUniformLoad, split.ReasonCooldown, split.ReasonCooldown))
-	if got := testutil.CollectAndCount(m.inFlight); got != 1 {
-		t.Errorf("%d trees have splits in flight, want the one that began a split", got)
-	}
 	m.monitored(&tree.MonitorReport{Passes: []tree.MonitorPass{{Tree: "a", Skipped: tree.SkippedEarly}, {Tree: "b"}}})
-	if got := testutil.CollectAndCount(m.inFlight); got != 1 {
-		t.Errorf("%d trees have splits in flight after a pass that saw nothing", got)
-	}
 	for reason, want := range map[split.Reason][2]float64{
 		split.ReasonUniformLoad: {0, 1}, split.ReasonCooldown: {2, 0}, split.ReasonClusterCap: {0, 0},
 	} {
@@ -165,55 +147,12 @@ func TestReasonsAreCountedByWhatTheySay(t *testing.T) {
 	}
 }
 
-func TestSplitsInFlightAreShownUntilNobodyReportsThem(t *testing.T) {
-	c := &manual{System: clock.NewSystem()}
-	g := newTreeGauge(c, 30*time.Second, "split_in_flight", "Splits in flight, as the monitor last saw them.")
-	want := func(lines ...string) {
-		t.Helper()
-		text := ""
-		if lines != nil {
-			text = "# HELP lattice_split_in_flight Splits in flight, as the monitor last saw them.\n# TYPE lattice_split_in_flight gauge\n" + strings.Join(lines, "\n") + "\n"
-		}
-		if err := testutil.CollectAndCompare(g, strings.NewReader(text)); err != nil {
-			t.Error(err)
-		}
-	}
-	want()
-	g.set("a", 2)
-	g.set("b", 0)
-	want(`lattice_split_in_flight{tree="a"} 2`)
-	c.now.Mono += 89 * time.Second
-	g.set("b", 1)
-	want(`lattice_split_in_flight{tree="a"} 2`, `lattice_split_in_flight{tree="b"} 1`)
-	c.now.Mono += time.Second
-	want(`lattice_split_in_flight{tree="b"} 1`)
-	g.set("b", 0)
-	want()
-	for n := range maxShownTrees + 10 {
-		g.set(strconv.Itoa(n), 1)
-	}
-	if n := testutil.CollectAndCount(g); n != maxShownTrees {
-		t.Errorf("%d trees are shown", n)
-	}
-}
-
-// A hot shard of one slot is counted for as long as it is hot, and no key is
-// named.
-func TestHotShardsOfASingleSlotAreShown(t *testing.T) {
-	o := options.Default()
-	m := newSplitMetrics(clock.NewSystem(), &o)
-	rep := report("a", 0, nil, split.ReasonSingleSlot, split.ReasonSingleSlot, split.ReasonCooldown)
-	for i := range rep.Passes[0].Candidates {
-		rep.Passes[0].Candidates[i].Slots = 1 + i/2
-	}
-	m.monitored(rep)
-	want := "# HELP lattice_hot_key_shards Hot shards of a single slot, which no split can relieve, as the monitor last saw them.\n" +
-		"# TYPE lattice_hot_key_shards gauge\nlattice_hot_key_shards{tree=\"a\"} 2\n"
-	if err := testutil.CollectAndCompare(m.hotKeys, strings.NewReader(want)); err != nil {
-		t.Error(err)
-	}
-	m.monitored(report("a", 0, nil))
-	if got := testutil.CollectAndCount(m.hotKeys); got != 0 {
-		t.Errorf("%d figures of a tree that has cooled down", got)
+// Every reason is there before it occurs: a rate does not see the birth of a
+// series.
+func TestEveryReasonIsShownFromTheBeginning(t *testing.T) {
+	m := newSplitMetrics()
+	n := testutil.CollectAndCount(m.suppressed) + testutil.CollectAndCount(m.deferred)
+	if n != len(split.Reasons()) || testutil.CollectAndCount(m.deferred) != len(admission) {
+		t.Errorf("%d reasons are shown of %d", n, len(split.Reasons()))
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/latticekv/lattice/core/clock"
+	"github.com/latticekv/lattice/core/store"
 	"github.com/latticekv/lattice/core/tree"
 )
 
@@ -45,8 +46,10 @@ type Run struct {
 	// Timer is the name of the tick.
 	Timer    string
 	Duration time.Duration
-	// Failed counts the shards or trees that could not be maintained.
-	Failed int
+	// Failed counts the shards or trees that could not be maintained; Corrupt is
+	// how many of the failures that are described met stored data that nobody can
+	// read.
+	Failed, Corrupt int
 	// Err is the failure of the tick as a whole.
 	Err error
 }
@@ -69,6 +72,8 @@ type Config struct {
 	Monitored func(*tree.MonitorReport)
 	// Finished likewise, of every tick that finishes atomic batches.
 	Finished func(*tree.TransactionsReport)
+	// Collected likewise, of every tick that collects.
+	Collected func(*tree.Report)
 }
 
 // Timers runs ticks. It is safe for concurrent use and keeps nothing between
@@ -89,6 +94,9 @@ func New(cfg Config) *Timers {
 	if cfg.Finished == nil {
 		cfg.Finished = func(*tree.TransactionsReport) {}
 	}
+	if cfg.Collected == nil {
+		cfg.Collected = func(*tree.Report) {}
+	}
 	return &Timers{cfg: cfg}
 }
 
@@ -100,7 +108,11 @@ func (t *Timers) Checkpoint(ctx context.Context) (Result, error) {
 // Collect deletes old log rows and blobs, completes what was left half done,
 // and purges trees that were deleted long enough ago.
 func (t *Timers) Collect(ctx context.Context) (Result, error) {
-	return t.maintain(ctx, Collect, t.cfg.Keeper.Collect)
+	return t.maintain(ctx, Collect, func(ctx context.Context, budget time.Duration) (tree.Report, error) {
+		report, err := t.cfg.Keeper.Collect(ctx, budget)
+		t.cfg.Collected(&report)
+		return report, err
+	})
 }
 
 func (t *Timers) maintain(ctx context.Context, name string, work func(context.Context, time.Duration) (tree.Report, error)) (Result, error) {
@@ -203,6 +215,20 @@ type outcome struct {
 	attrs []slog.Attr
 }
 
+// corrupt counts the failures, and that of the tick as a whole, that are of
+// damaged data.
+func (o *outcome) corrupt(err error) (n int) {
+	if errors.Is(err, store.ErrCorrupt) {
+		n++
+	}
+	for _, f := range o.failures {
+		if errors.Is(f.Err, store.ErrCorrupt) {
+			n++
+		}
+	}
+	return n
+}
+
 // run does the work of one tick within budget and grace, and tells of it.
 func (t *Timers) run(ctx context.Context, name string, work func(context.Context) (outcome, error)) (Ran, error) {
 	start := t.cfg.Clock.Now()
@@ -213,7 +239,7 @@ func (t *Timers) run(ctx context.Context, name string, work func(context.Context
 		err = errors.Join(cause, err)
 	}
 	took := t.cfg.Clock.Now().Mono - start.Mono
-	t.cfg.Observe(Run{Timer: name, Duration: took, Failed: o.failed, Err: err})
+	t.cfg.Observe(Run{Timer: name, Duration: took, Failed: o.failed, Corrupt: o.corrupt(err), Err: err})
 	t.log(ctx, name, took, &o, err)
 	if err != nil {
 		return Ran{}, fmt.Errorf("run timer %s: %w", name, err)
