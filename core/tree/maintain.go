@@ -33,7 +33,8 @@ type Report struct {
 	// Due says that some shard has more merging waiting.
 	Due bool
 	// Open tells what waits in trees for their callers, of the first 1000 trees
-	// that a collection could look through.
+	// that a collection could look through; of a tree that it came by twice, the
+	// later one counts.
 	Open []OpenWork
 	// Finished are trees whose creation, deletion or recovery was completed,
 	// Purged those that were destroyed.

@@ -293,10 +293,10 @@ func TestObservationsUseRouteTemplates(t *testing.T) {
 	r.do("PUT", k+"a", "1")
 	r.do("BREW", "/made/up", "")
 	r.web.Close()
-	want := []Exchange{{Method: "PUT", Route: "/v1/trees/{tree}/keys/{key}", Status: 201}, {Method: "other", Route: unmatched, Status: 404}}
+	want := []Exchange{{Method: "PUT", Route: "/v1/trees/{tree}/keys/{key}", Status: 201}, {Method: "other", Route: unmatched, Status: 404, Code: CodeRouteNotFound}}
 	for i, w := range want {
 		got := r.seen[i]
-		if got.Method != w.Method || got.Route != w.Route || got.Status != w.Status || got.Duration <= 0 || got.Sent == 0 {
+		if got.Method != w.Method || got.Route != w.Route || got.Status != w.Status || got.Code != w.Code || got.Duration <= 0 || got.Sent == 0 {
 			t.Errorf("observed %+v, want %+v", got, w)
 		}
 	}

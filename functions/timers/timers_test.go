@@ -169,7 +169,7 @@ func TestFailuresOfShardsAreInTheResult(t *testing.T) {
 	if res.Failed != 3 || len(res.Failures) != 1 || res.Failures[0] != (Failure{"a", 2, cause.Error()}) {
 		t.Errorf("result %+v", res)
 	}
-	if runs[0].Failed != 3 {
+	if runs[0].Failed != 3 || runs[0].Corrupt != 1 {
 		t.Errorf("observed %+v", runs)
 	}
 	if !strings.Contains(logs.String(), "row 7") {
@@ -208,5 +208,20 @@ func TestCallerThatLeavesEndsTheTick(t *testing.T) {
 	cancel()
 	if _, err := newTimers(k, &runs, &bytes.Buffer{}).Collect(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
+	}
+}
+
+func TestCollectedIsToldEvenWhenTheTickFails(t *testing.T) {
+	k := &keeper{report: tree.Report{Open: []tree.OpenWork{{Tree: "a", Cursors: 2}}}, err: store.Corruptf("row 7")}
+	var runs []Run
+	var logs bytes.Buffer
+	timers := newTimers(k, &runs, &logs)
+	var told []tree.OpenWork
+	timers.cfg.Collected = func(r *tree.Report) { told = append(told, r.Open...) }
+	if _, err := timers.Collect(t.Context()); !errors.Is(err, store.ErrCorrupt) || runs[0].Corrupt != 1 {
+		t.Errorf("error %v, observed %+v", err, runs)
+	}
+	if _, err := timers.Checkpoint(t.Context()); err == nil || len(told) != 1 || told[0].Cursors != 2 {
+		t.Errorf("error %v, told of %+v", err, told)
 	}
 }
