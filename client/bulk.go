@@ -60,8 +60,8 @@ type BulkResult struct {
 // RetryPolicy says: also another load in one request that is under way
 // (ErrOperationInProgress with a RetryAfter). After that the call is not
 // repeated. When it returns, entries is no longer running. The body goes without
-// a length, which some hosts of the service do not take (ErrProtocol says that
-// fewer entries were accepted): a session works everywhere.
+// a length, which some hosts of the service do not take (ErrLengthRequired, and
+// nothing is loaded): a session works everywhere.
 func (t *Tree) BulkLoad(ctx context.Context, entries iter.Seq2[BulkEntry, error], o BulkOptions) (BulkResult, error) {
 	return t.bulkUpload(ctx, entries, o, "")
 }
