@@ -39,7 +39,7 @@ func httpEvent(method, rawPath, rawQuery string, body []byte, asBase64 bool, hea
 }
 
 func newFunction(service http.HandlerFunc) *function {
-	return &function{service: service, token: "secret", logger: slog.New(slog.DiscardHandler)}
+	return &function{service: service, token: "secret", logger: slog.New(slog.DiscardHandler), fits: func(window) {}}
 }
 
 func answerTo(t *testing.T, service http.HandlerFunc, event json.RawMessage) (events.APIGatewayV2HTTPResponse, []byte) {
@@ -255,12 +255,12 @@ func TestOneFailedTimerStopsNoOther(t *testing.T) {
 
 func TestUnknownEventsAreErrors(t *testing.T) {
 	f := newFunction(func(http.ResponseWriter, *http.Request) { t.Error("the service was called") })
-	for _, event := range []string{`{}`, `{"source":"aws.s3"}`, `{"version":"1.0","requestContext":{"http":{}}}`} {
+	for _, event := range []string{`{}`, `null`, `{"source":"aws.s3"}`, `{"version":"2.0"}`, `{"Records":[]}`, `{"requestContext":{"connectionId":"x","eventType":"MESSAGE"}}`} {
 		if _, err := f.handle(t.Context(), json.RawMessage(event)); !errors.Is(err, errUnknownEvent) {
 			t.Errorf("%s gave %v", event, err)
 		}
 	}
-	for _, event := range []string{`{"timer":"reboot"}`, `[`, `"x"`} {
+	for _, event := range []string{`{"timer":"reboot"}`, `[`, `"x"`, ``, `{"timer":1}`, `{"version":"2.0","requestContext":{"http":{}},"headers":[]}`} {
 		if _, err := f.handle(t.Context(), json.RawMessage(event)); err == nil {
 			t.Errorf("%s gave no error", event)
 		}

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 
@@ -17,7 +18,7 @@ import (
 )
 
 func main() {
-	f, err := assemble(context.Background())
+	f, err := assemble(context.Background(), os.LookupEnv)
 	if err != nil {
 		slog.Error("function cannot start", "error", err)
 		os.Exit(1)
@@ -26,18 +27,19 @@ func main() {
 }
 
 // assemble wires one instance. The stores stay open as long as the process.
-func assemble(ctx context.Context) (*function, error) {
+func assemble(ctx context.Context, lookup func(string) (string, bool)) (*function, error) {
+	set, invalid := readSettings(lookup)
 	base := options.Default()
-	base.MaxPageBytes = maxPageBytes
-	env, err := hostenv.Read(os.LookupEnv, base, os.Stderr)
+	base.MaxPageBytes = set.pageBytes(base.MaxPageBytes)
+	env, err := hostenv.Read(lookup, base, os.Stderr)
+	if err := errors.Join(invalid, err); err != nil {
+		return nil, err
+	}
+	tel, err := telemetry.Open(lookup, env.Logger, service.Version())
 	if err != nil {
 		return nil, err
 	}
-	tel, err := telemetry.Open(os.LookupEnv, env.Logger, service.Version())
-	if err != nil {
-		return nil, err
-	}
-	stores, err := backend.OpenLazily(ctx, backend.FromEnv(os.LookupEnv, backend.Azure))
+	stores, err := backend.OpenLazily(ctx, backend.FromEnv(lookup, backend.Azure))
 	if err != nil {
 		return nil, err
 	}
@@ -49,5 +51,8 @@ func assemble(ctx context.Context) (*function, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &function{svc.Handler(), env.Token, env.Logger, tel}, nil
+	return &function{
+		service: svc.Handler(), token: env.Token, logger: env.Logger, settings: set, telemetry: tel,
+		fits: warnOfMisfits(&env.Options, set.timeout, env.Logger),
+	}, nil
 }

@@ -117,7 +117,7 @@ func (t *Telemetry) Export(figures prometheus.Gatherer) {
 
 // Flush sends the spans that wait, and the metrics if their interval has passed:
 // for a host that freezes the process between requests. It waits a second at
-// most, and not at all for a while once that was in vain; what could not be sent
+// most, less if ctx has an earlier deadline, and not at all for a while once that was in vain; what could not be sent
 // waits for the next time, as far as the bounded queue holds it.
 func (t *Telemetry) Flush(ctx context.Context) {
 	if t == nil {
@@ -135,7 +135,11 @@ func (t *Telemetry) Flush(ctx context.Context) {
 		meters, t.sent = t.meters, now
 	}
 	t.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
+	limit := flushTimeout
+	if end, bounded := ctx.Deadline(); bounded {
+		limit = min(limit, time.Until(end))
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
 	if err := t.each(ctx, meters, (*sdktrace.TracerProvider).ForceFlush, (*sdkmetric.MeterProvider).ForceFlush); err != nil {
 		t.mu.Lock()

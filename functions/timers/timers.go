@@ -58,7 +58,8 @@ type Run struct {
 type Config struct {
 	Keeper Keeper
 	Clock  clock.Source
-	// Budget is how long a tick begins new work, TickBudget.
+	// Budget is how long a tick begins new work, TickBudget. It is cut if the
+	// caller's context ends earlier than budget and grace.
 	Budget time.Duration
 	// Grace is how long the work begun may still take when the budget is used
 	// up; then it is cancelled.
@@ -117,8 +118,8 @@ func (t *Timers) Collect(ctx context.Context) (Result, error) {
 
 func (t *Timers) maintain(ctx context.Context, name string, work func(context.Context, time.Duration) (tree.Report, error)) (Result, error) {
 	var report tree.Report
-	ran, err := t.run(ctx, name, func(ctx context.Context) (o outcome, err error) {
-		report, err = work(ctx, t.cfg.Budget)
+	ran, err := t.run(ctx, name, func(ctx context.Context, budget time.Duration) (o outcome, err error) {
+		report, err = work(ctx, budget)
 		return outcome{report.Failed, report.Failures, []slog.Attr{
 			slog.Int("trees", report.Trees), slog.Int("shards", report.Shards), slog.Bool("complete", report.Complete),
 			slog.Int("rows", report.Rows), slog.Int("blobs", report.Blobs),
@@ -133,8 +134,8 @@ func (t *Timers) maintain(ctx context.Context, name string, work func(context.Co
 // Migrations carries the splits of all trees on.
 func (t *Timers) Migrations(ctx context.Context) (MigrationResult, error) {
 	var report tree.MigrationReport
-	ran, err := t.run(ctx, Migrations, func(ctx context.Context) (o outcome, err error) {
-		report, err = t.cfg.Keeper.Migrations(ctx, t.cfg.Budget)
+	ran, err := t.run(ctx, Migrations, func(ctx context.Context, budget time.Duration) (o outcome, err error) {
+		report, err = t.cfg.Keeper.Migrations(ctx, budget)
 		return outcome{report.Failed, report.Failures, []slog.Attr{
 			slog.Int("trees", report.Trees), slog.Int("splits", report.Splits), slog.Int("completed", report.Completed),
 		}}, err
@@ -149,8 +150,8 @@ func (t *Timers) Migrations(ctx context.Context) (MigrationResult, error) {
 // decided, and forgets what is done.
 func (t *Timers) Transactions(ctx context.Context) (TransactionsResult, error) {
 	var report tree.TransactionsReport
-	ran, err := t.run(ctx, Transactions, func(ctx context.Context) (o outcome, err error) {
-		report, err = t.cfg.Keeper.Transactions(ctx, t.cfg.Budget)
+	ran, err := t.run(ctx, Transactions, func(ctx context.Context, budget time.Duration) (o outcome, err error) {
+		report, err = t.cfg.Keeper.Transactions(ctx, budget)
 		t.cfg.Finished(&report)
 		return outcome{report.Failed, report.Failures, []slog.Attr{
 			slog.Int("trees", report.Trees), slog.Int("rows", report.Rows), slog.Bool("complete", report.Complete),
@@ -167,8 +168,8 @@ func (t *Timers) Transactions(ctx context.Context) (TransactionsResult, error) {
 // carries them out.
 func (t *Timers) Monitor(ctx context.Context) (MonitorResult, error) {
 	var report tree.MonitorReport
-	ran, err := t.run(ctx, Monitor, func(ctx context.Context) (o outcome, err error) {
-		report, err = t.cfg.Keeper.Monitor(ctx, t.cfg.Budget)
+	ran, err := t.run(ctx, Monitor, func(ctx context.Context, budget time.Duration) (o outcome, err error) {
+		report, err = t.cfg.Keeper.Monitor(ctx, budget)
 		t.cfg.Monitored(&report)
 		t.logPasses(ctx, report.Passes)
 		return outcome{report.Failed, report.Failures, []slog.Attr{
@@ -229,12 +230,26 @@ func (o *outcome) corrupt(err error) (n int) {
 	return n
 }
 
+// budget returns how long a tick may begin new work under ctx, so that it ends by
+// itself and keeps its place: of a time too short for budget and grace, what the
+// grace leaves, but half at least.
+func (t *Timers) budget(ctx context.Context) time.Duration {
+	end, bounded := ctx.Deadline()
+	if !bounded {
+		return t.cfg.Budget
+	}
+	left := time.Until(end)
+	// A budget of zero would be none to the Keeper.
+	return max(min(t.cfg.Budget, max(left-t.cfg.Grace, left/2)), 1)
+}
+
 // run does the work of one tick within budget and grace, and tells of it.
-func (t *Timers) run(ctx context.Context, name string, work func(context.Context) (outcome, error)) (Ran, error) {
+func (t *Timers) run(ctx context.Context, name string, work func(context.Context, time.Duration) (outcome, error)) (Ran, error) {
 	start := t.cfg.Clock.Now()
-	ctx, cancel := context.WithTimeoutCause(ctx, t.cfg.Budget+t.cfg.Grace, errOverrun)
+	budget := t.budget(ctx)
+	ctx, cancel := context.WithTimeoutCause(ctx, budget+t.cfg.Grace, errOverrun)
 	defer cancel()
-	o, err := work(ctx)
+	o, err := work(ctx, budget)
 	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
 		err = errors.Join(cause, err)
 	}

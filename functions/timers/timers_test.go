@@ -225,3 +225,28 @@ func TestCollectedIsToldEvenWhenTheTickFails(t *testing.T) {
 		t.Errorf("error %v, told of %+v", err, told)
 	}
 }
+
+func TestBudgetFitsTheTimeOfTheCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for left, want := range map[time.Duration]time.Duration{
+			time.Minute: 20 * time.Second, 30 * time.Second: 20 * time.Second, 24 * time.Second: 14 * time.Second,
+			12 * time.Second: 6 * time.Second, time.Second: time.Second / 2, -time.Second: 1,
+		} {
+			ctx, cancel := context.WithTimeout(t.Context(), left)
+			k := &keeper{}
+			var runs []Run
+			timers := newTimers(k, &runs, &bytes.Buffer{})
+			for _, tick := range []func() error{
+				func() error { _, err := timers.Checkpoint(ctx); return err },
+				func() error { _, err := timers.Migrations(ctx); return err },
+				func() error { _, err := timers.Monitor(ctx); return err },
+				func() error { _, err := timers.Transactions(ctx); return err },
+			} {
+				if err := tick(); err != nil || k.budget != want {
+					t.Errorf("with %s left %s was called with %s, want %s: %v", left, k.called, k.budget, want, err)
+				}
+			}
+			cancel()
+		}
+	})
+}
