@@ -27,7 +27,7 @@ var roleOf = map[string]string{
 	"batchGet": "reader", "batch": "writer", "listEntries": "reader", "deleteEntries": "writer", "count": "reader",
 	"openCursor": "reader", "nextPage": "reader", "closeCursor": "reader",
 	"listTrees": "reader of some", "createTree": "admin", "getTree": "reader", "patchTree": "admin", "deleteTree": "admin", "recoverTree": "admin", "purgeTree": "admin",
-	"getShardMap": "reader", "getSplits": "reader", "reshard": "admin", "getReshard": "reader", "getSplitActivity": "reader of all", "getDiagnostics": "reader",
+	"getShardMap": "reader", "getSplits": "reader", "reshard": "admin", "getReshard": "reader", "getSplitActivity": "reader of all", "getTimers": "reader of all", "getDiagnostics": "reader",
 	"bulkLoad": "writer", "beginBulkLoad": "writer", "listBulkLoads": "reader", "getBulkLoad": "reader", "abortBulkLoad": "writer", "appendBulkLoad": "writer", "commitBulkLoad": "writer",
 	"tick-checkpoint": "internal", "tick-collect": "internal",
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/gorilla/mux"
 
 	"github.com/latticekv/lattice/core/clock"
+	"github.com/latticekv/lattice/core/heartbeat"
 	"github.com/latticekv/lattice/core/options"
 	"github.com/latticekv/lattice/core/tree"
 	"github.com/latticekv/lattice/functions/auth"
@@ -45,6 +46,11 @@ type Exchange struct {
 // value that encodes as JSON.
 type Tick func(ctx context.Context) (any, error)
 
+// Beats tells what is known of the scheduled functions; a heartbeat.Book does.
+type Beats interface {
+	Read(ctx context.Context) ([]heartbeat.Beat, error)
+}
+
 // Config is what a Server needs.
 type Config struct {
 	// DB holds the trees.
@@ -57,6 +63,8 @@ type Config struct {
 	MaxBatchGetBytes, MaxBufferedBytes int64
 	// Ticks are served at /internal/timers/{name}.
 	Ticks map[string]Tick
+	// Beats are the heartbeats of the scheduled functions.
+	Beats Beats
 	// Internal guards everything under /internal.
 	Internal auth.Internal
 	// Auth tells who calls. Nil lets everybody do everything but what stands under

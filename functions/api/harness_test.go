@@ -32,6 +32,7 @@ func testOptions() options.Options { return options.Default() }
 type rig struct {
 	t      *testing.T
 	db     *fakeDB
+	beats  fakeBeats
 	api    *Server
 	web    *httptest.Server
 	logs   *syncBuffer
@@ -64,6 +65,7 @@ func newRig(t *testing.T, change ...func(*Config)) *rig {
 	cfg := Config{
 		Clock: clock.NewSystem(), Options: testOptions(), Internal: auth.NewInternal(internalToken),
 		Logger:  slog.New(slog.NewJSONHandler(r.logs, nil)),
+		Beats:   &r.beats,
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "up 1\n") }),
 		Ticks: map[string]Tick{
 			"checkpoint": func(context.Context) (any, error) { return map[string]int{"shards": 3}, nil },

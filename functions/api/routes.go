@@ -9,7 +9,7 @@ import (
 // routes is the whole interface: the router and the OpenAPI document are both
 // made from this table.
 func (s *Server) routes() []route {
-	all := slices.Concat(s.keyRoutes(), s.rangeRoutes(), s.cursorRoutes(), s.treeRoutes(), s.splitRoutes(), s.bulkRoutes(), s.serviceRoutes())
+	all := slices.Concat(s.keyRoutes(), s.rangeRoutes(), s.cursorRoutes(), s.treeRoutes(), s.splitRoutes(), s.bulkRoutes(), s.clusterRoutes(), s.serviceRoutes())
 	return append(all, s.timerRoutes()...)
 }
 

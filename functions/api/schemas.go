@@ -94,6 +94,7 @@ func (s *Server) schemas() object {
 	addBatchSchemas(all)
 	addTreeSchemas(all)
 	addSplitSchemas(all)
+	addClusterSchemas(all)
 	addBulkSchemas(all)
 	s.addCursorSchemas(all)
 	return all

@@ -11,6 +11,7 @@ import (
 	"net/http"
 
 	"github.com/latticekv/lattice/core/clock"
+	"github.com/latticekv/lattice/core/heartbeat"
 	"github.com/latticekv/lattice/core/options"
 	"github.com/latticekv/lattice/core/store"
 	"github.com/latticekv/lattice/core/tree"
@@ -76,31 +77,37 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Version == "" {
 		cfg.Version = Version()
 	}
+	if cfg.Instance == 0 {
+		cfg.Instance = cfg.Clock.Uint64() | 1
+	}
 	m := newMetrics(cfg.Clock, &cfg.Options, cfg.Version)
+	table := meteredTable{cfg.Table, m.storage}
 	db, err := tree.New(tree.Config{
-		Table: meteredTable{cfg.Table, m.storage}, Blobs: meteredBlobs{cfg.Blobs, m.storage},
+		Table: table, Blobs: meteredBlobs{cfg.Blobs, m.storage},
 		Clock: cfg.Clock, Options: cfg.Options, Instance: cfg.Instance,
 		Exclusive: cfg.Exclusive, Splits: m.splits.events(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("assemble service: %w", err)
 	}
+	beats := heartbeat.New(table, cfg.Clock, cfg.Instance)
 	s := &Service{db: db, options: cfg.Options, logger: cfg.Logger}
 	s.api = api.New(api.Config{
-		DB: db, Clock: cfg.Clock, Options: cfg.Options, Ticks: ticks(&cfg, db, m),
+		DB: db, Clock: cfg.Clock, Options: cfg.Options, Ticks: ticks(&cfg, db, m, beats), Beats: beats,
 		Internal: auth.NewInternal(cfg.InternalToken), Auth: cfg.Auth, LosesBodies: cfg.LosesBodies, Logger: cfg.Logger,
 		Observe: m.observeRequest, ObserveAtomic: m.batches.observe, Metrics: m.handler(), Version: cfg.Version,
 	})
 	m.watch(s.api)
 	m.watchDB(db)
+	m.watchTimers(beats)
 	cfg.Telemetry.Export(m.registry)
 	return s, nil
 }
 
 // ticks are the scheduled functions by name.
-func ticks(cfg *Config, k timers.Keeper, m *metrics) map[string]api.Tick {
+func ticks(cfg *Config, k timers.Keeper, m *metrics, beats *heartbeat.Book) map[string]api.Tick {
 	t := timers.New(timers.Config{
-		Keeper: k, Clock: cfg.Clock, Budget: cfg.Options.TickBudget, Grace: cfg.Options.RequestTimeout,
+		Keeper: k, Clock: cfg.Clock, Budget: cfg.Options.TickBudget, Grace: cfg.Options.RequestTimeout, Beats: beats,
 		Logger: cfg.Logger, Observe: m.observeTick, Monitored: m.monitored, Finished: m.batches.finished, Collected: m.trees.collected,
 	})
 	return map[string]api.Tick{

@@ -64,6 +64,9 @@ type Config struct {
 	// Grace is how long the work begun may still take when the budget is used
 	// up; then it is cancelled.
 	Grace time.Duration
+	// Beats records that a tick ran and how it ended, for all instances to see.
+	// Nil records nothing. What it returns does not fail the tick.
+	Beats Recorder
 	// Logger gets one line a tick. Nil is slog.Default.
 	Logger *slog.Logger
 	// Observe is told of every tick. Nil is silence.
@@ -244,10 +247,10 @@ func (t *Timers) budget(ctx context.Context) time.Duration {
 }
 
 // run does the work of one tick within budget and grace, and tells of it.
-func (t *Timers) run(ctx context.Context, name string, work func(context.Context, time.Duration) (outcome, error)) (Ran, error) {
+func (t *Timers) run(caller context.Context, name string, work func(context.Context, time.Duration) (outcome, error)) (Ran, error) {
 	start := t.cfg.Clock.Now()
-	budget := t.budget(ctx)
-	ctx, cancel := context.WithTimeoutCause(ctx, budget+t.cfg.Grace, errOverrun)
+	budget := t.budget(caller)
+	ctx, cancel := context.WithTimeoutCause(caller, budget+t.cfg.Grace, errOverrun)
 	defer cancel()
 	o, err := work(ctx, budget)
 	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
@@ -256,6 +259,7 @@ func (t *Timers) run(ctx context.Context, name string, work func(context.Context
 	took := t.cfg.Clock.Now().Mono - start.Mono
 	t.cfg.Observe(Run{Timer: name, Duration: took, Failed: o.failed, Corrupt: o.corrupt(err), Err: err})
 	t.log(ctx, name, took, &o, err)
+	t.beat(caller, name, start, &o, err)
 	if err != nil {
 		return Ran{}, fmt.Errorf("run timer %s: %w", name, err)
 	}
