@@ -29,6 +29,8 @@ type flags struct {
 	TLSCert string `name:"tls-cert" env:"LATTICE_TLS_CERT" placeholder:"FILE" help:"Serve HTTPS with this certificate (PEM, with its chain)."`
 	TLSKey  string `name:"tls-key" env:"LATTICE_TLS_KEY" placeholder:"FILE" help:"Key of the certificate (PEM)."`
 
+	Health bool `help:"Do not serve: ask the service that listens at --listen whether it answers, and end with status 0 or 1. For health checks of containers."`
+
 	Credentials auth.Config `embed:"" group:"Credentials"`
 
 	LogFormat string `default:"text" env:"LATTICE_LOG_FORMAT" placeholder:"FORMAT" help:"text or json. Default ${default}."`

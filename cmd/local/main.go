@@ -29,7 +29,11 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	// Once the first signal has come, the next one ends the process at once.
 	context.AfterFunc(ctx, stop)
-	if err := run(ctx, s, os.Stderr); err != nil {
+	work := run
+	if s.Health {
+		work = health
+	}
+	if err := work(ctx, s, os.Stderr); err != nil {
 		fail(exitFailure, err)
 	}
 }

@@ -2,9 +2,17 @@ package service
 
 import "runtime/debug"
 
-// Version is what the build says of the program: the version of the
-// module, which names the commit, or "devel" where the build does not tell.
+// stamped is set by the linker where the sources come without their repository:
+// -ldflags '-X github.com/latticekv/lattice/functions/service.stamped=…'.
+var stamped string
+
+// Version is what the build says of the program: what the linker was told, the
+// version of the module, which names the commit, or "devel" where the build does
+// not tell.
 func Version() string {
+	if stamped != "" {
+		return stamped
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return versionOf(&debug.BuildInfo{})
