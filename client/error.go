@@ -41,6 +41,7 @@ const (
 	ErrKeyTooLong          = Code("key_too_long")
 	ErrValueTooLarge       = Code("value_too_large")
 	ErrRequestTooLarge     = Code("request_too_large")
+	ErrUnsupportedEncoding = Code("unsupported_encoding")
 	ErrSchemaViolation     = Code("schema_violation")
 	ErrQuotaExceeded       = Code("quota_exceeded")
 	ErrStorageThrottled    = Code("storage_throttled")

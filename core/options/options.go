@@ -87,6 +87,9 @@ type Options struct {
 	RequestTimeout time.Duration `def:"30s" min:"100ms" max:"1h" doc:"time for one request"`
 	// MaxConcurrentRequests is how many requests are served at once.
 	MaxConcurrentRequests int `def:"1024" min:"1" max:"1000000" doc:"requests served at once"`
+	// MaxConnections is how many connections are open at once; more wait until
+	// one ends.
+	MaxConnections int `def:"8192" min:"1" max:"1000000" doc:"connections open at once; more wait"`
 	// MaxHeaderBytes bounds the header of a request.
 	MaxHeaderBytes int64 `def:"64KiB" min:"4KiB" max:"1MiB" doc:"header of a request"`
 	// ShutdownGracePeriod is how long running requests may finish at shutdown.

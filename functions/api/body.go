@@ -105,10 +105,12 @@ func (s *Server) checkArrived(r *request, body []byte) error {
 		"send one, not chunked; if nothing is what you mean, send the Content-Digest of nothing")
 }
 
+// checkEncoding refuses a compressed body: to store it as it is would be wrong,
+// and to expand it would let a few bytes take much memory.
 func checkEncoding(lines []string) error {
 	for coding := range strings.SplitSeq(strings.Join(lines, ","), ",") {
 		if c := strings.TrimSpace(coding); c != "" && !strings.EqualFold(c, "identity") {
-			return argument("Content-Encoding", "only identity is understood")
+			return failf(CodeUnsupportedEncoding, "Content-Encoding: only identity is understood; send the body as it is")
 		}
 	}
 	return nil

@@ -126,8 +126,11 @@ func TestPathsArriveAsSent(t *testing.T) {
 func TestEncodedBodiesAreRefused(t *testing.T) {
 	r := newRig(t)
 	for _, coding := range []string{"gzip", "identity, gzip", "x"} {
-		r.do("PUT", k+"a", "x", "Content-Encoding", coding).wantProblem(400, CodeInvalidArgument)
-		r.do("POST", tr+"/batch", `{"operations":[]}`, "Content-Encoding", coding).wantProblem(400, CodeInvalidArgument)
+		r.do("PUT", k+"a", "x", "Content-Encoding", coding).wantProblem(415, CodeUnsupportedEncoding)
+		got := r.do("POST", tr+"/batch", `{"operations":[]}`, "Content-Encoding", coding)
+		if got.wantProblem(415, CodeUnsupportedEncoding); got.Header.Get("Accept-Encoding") != "identity" {
+			t.Errorf("it does not say what it takes: %v", got.Header)
+		}
 	}
 	for _, coding := range []string{"", "identity", "Identity"} {
 		r.put(k+"a", "x", "Content-Encoding", coding)

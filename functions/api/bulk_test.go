@@ -158,7 +158,7 @@ func TestBulkLoadFormIsDeclared(t *testing.T) {
 	for _, query := range []string{"?mode=x", "?mode=", "?enforceLimits=1", "?x=1", "?mode=stream&mode=stream"} {
 		r.ndjson("POST", bulkOnce+query, lines("a")).wantProblem(400, CodeInvalidArgument)
 	}
-	r.ndjson("POST", bulkOnce, lines("a"), "Content-Encoding", "gzip").wantProblem(400, CodeInvalidArgument)
+	r.ndjson("POST", bulkOnce, lines("a"), "Content-Encoding", "gzip").wantProblem(415, CodeUnsupportedEncoding)
 	r.ndjson("POST", bulkOnce, "x\n").wantProblem(400, CodeInvalidArgument)
 	r.ndjson("GET", bulkOnce, "").wantProblem(405, CodeMethodNotAllowed)
 	if len(r.db.trees) != 0 {

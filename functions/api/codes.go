@@ -37,6 +37,7 @@ const (
 	CodeKeyTooLong          Code = "key_too_long"
 	CodeValueTooLarge       Code = "value_too_large"
 	CodeRequestTooLarge     Code = "request_too_large"
+	CodeUnsupportedEncoding Code = "unsupported_encoding"
 	CodeStorageThrottled    Code = "storage_throttled"
 	CodeRoutingUnstable     Code = "routing_unstable"
 	CodeTopologyUnstable    Code = "topology_unstable"
@@ -78,6 +79,7 @@ var meanings = map[Code]meaning{
 	CodeKeyTooLong:          {http.StatusRequestEntityTooLarge, "The key is too long"},
 	CodeValueTooLarge:       {http.StatusRequestEntityTooLarge, "The value is too large"},
 	CodeRequestTooLarge:     {http.StatusRequestEntityTooLarge, "The request is too large"},
+	CodeUnsupportedEncoding: {http.StatusUnsupportedMediaType, "The content coding is not understood"},
 	CodeStorageThrottled:    {http.StatusServiceUnavailable, "The storage is over a limit"},
 	CodeRoutingUnstable:     {http.StatusServiceUnavailable, "The owner of the key is not settled"},
 	CodeTopologyUnstable:    {http.StatusServiceUnavailable, "The shard map moved too often"},

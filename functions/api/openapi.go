@@ -133,7 +133,11 @@ func describeAnswers(op *operation, bodies bool) object {
 		responses[strconv.Itoa(status)] = r
 	}
 	byStatus := map[int][]string{}
-	for _, code := range slices.Concat(everywhere, op.access.problems(), op.problems) {
+	codes := slices.Concat(everywhere, op.access.problems(), op.problems)
+	if op.body != nil {
+		codes = append(codes, CodeUnsupportedEncoding)
+	}
+	for _, code := range codes {
 		status := meanings[code].status
 		if !slices.Contains(byStatus[status], string(code)) {
 			byStatus[status] = append(byStatus[status], string(code))
@@ -143,6 +147,9 @@ func describeAnswers(op *operation, bodies bool) object {
 		r := describeProblem(codes, bodies)
 		if status == http.StatusUnauthorized {
 			r["headers"] = describeHeaders([]param{challengeHeader})
+		}
+		if status == http.StatusUnsupportedMediaType {
+			r["headers"] = describeHeaders([]param{acceptEncodingHeader})
 		}
 		responses[strconv.Itoa(status)] = r
 	}

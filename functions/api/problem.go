@@ -142,6 +142,9 @@ func writeProblem(w http.ResponseWriter, r *http.Request, p Problem) {
 	if p.RetryAfter > 0 {
 		h.Set("Retry-After", strconv.FormatInt(p.RetryAfter, 10))
 	}
+	if p.Code == CodeUnsupportedEncoding {
+		h.Set("Accept-Encoding", "identity")
+	}
 	setChallenge(h, &p)
 	h.Set("Cache-Control", "no-store")
 	writeBuffered(w, r, p.Status, problemType, mustMarshal(p))

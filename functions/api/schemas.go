@@ -30,7 +30,9 @@ var (
 	wantDigestHeader   = param{name: "Want-Content-Digest", about: "sha-256=1 asks for a Content-Digest", schema: stringSchema}
 	etagHeader         = param{name: "ETag", about: "the version, quoted", schema: stringSchema}
 	expiresHeader      = param{name: "Lattice-Expires-At", about: "when the entry ceases to exist", schema: timeSchema}
-	existedHeader      = param{name: "Lattice-Existed", about: "whether the key existed", schema: object{"type": "string", "enum": []string{"true", "false"}}}
+	// acceptEncodingHeader says what a refused coding should have been.
+	acceptEncodingHeader = param{name: "Accept-Encoding", about: "the coding that is understood: identity", schema: stringSchema}
+	existedHeader        = param{name: "Lattice-Existed", about: "whether the key existed", schema: object{"type": "string", "enum": []string{"true", "false"}}}
 
 	ttlParam       = param{name: "ttl", about: "time to live, such as 30s or a number of seconds", schema: stringSchema}
 	modeParam      = param{name: "mode", about: "get-or-set writes only if the key is absent", schema: object{"type": "string", "enum": []string{modeGetOrSet}}}

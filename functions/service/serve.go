@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	// readHeaderTimeout bounds the time for a request's header.
+	// readHeaderTimeout bounds the time for a request's header, where RequestTimeout
+	// is not shorter.
 	readHeaderTimeout = 10 * time.Second
 	// idleTimeout closes a connection without requests.
 	idleTimeout = 2 * time.Minute
@@ -37,7 +38,7 @@ func (s *Service) ServeHandler(ctx context.Context, l net.Listener, front http.H
 	defer s.release(ctx)
 	server := &http.Server{
 		Handler:           front,
-		ReadHeaderTimeout: readHeaderTimeout,
+		ReadHeaderTimeout: min(readHeaderTimeout, s.options.RequestTimeout),
 		IdleTimeout:       idleTimeout,
 		// The handler refuses larger ones in its own words; this is the stop
 		// behind it.
@@ -46,7 +47,7 @@ func (s *Service) ServeHandler(ctx context.Context, l net.Listener, front http.H
 		ErrorLog:       slog.NewLogLogger(s.logger.Handler(), slog.LevelWarn),
 	}
 	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(l) }()
+	go func() { failed <- server.Serve(limitConnections(l, s.options.MaxConnections)) }()
 	select {
 	case err := <-failed:
 		return fmt.Errorf("serve: %w", err)
