@@ -90,6 +90,9 @@ type Options struct {
 	// MaxConnections is how many connections are open at once; more wait until
 	// one ends.
 	MaxConnections int `def:"8192" min:"1" max:"1000000" doc:"connections open at once; more wait"`
+	// MaxBufferedBytes bounds the bodies of requests, and the large ones of
+	// answers to reads, that are in memory at once.
+	MaxBufferedBytes int64 `def:"512MiB" min:"1MiB" max:"1TiB" doc:"bodies of requests and answers in memory at once"`
 	// MaxHeaderBytes bounds the header of a request.
 	MaxHeaderBytes int64 `def:"64KiB" min:"4KiB" max:"1MiB" doc:"header of a request"`
 	// ShutdownGracePeriod is how long running requests may finish at shutdown.

@@ -21,8 +21,6 @@ import (
 const (
 	// DefaultMaxBatchGetBytes bounds the keys and values of one batch-get.
 	DefaultMaxBatchGetBytes = 64 << 20
-	// DefaultMaxBufferedBytes bounds the request bodies in memory at once.
-	DefaultMaxBufferedBytes = 512 << 20
 )
 
 // Exchange describes a finished request, for metrics.
@@ -59,7 +57,8 @@ type Config struct {
 	Clock clock.Source
 	// Options are the settings of the service, valid.
 	Options options.Options
-	// MaxBatchGetBytes and MaxBufferedBytes replace the defaults unless zero.
+	// MaxBatchGetBytes replaces the default, and MaxBufferedBytes the option, unless
+	// zero.
 	MaxBatchGetBytes, MaxBufferedBytes int64
 	// Ticks are served at /internal/timers/{name}.
 	Ticks map[string]Tick
@@ -116,7 +115,7 @@ func newServer(cfg Config, db database) *Server {
 		cfg.MaxBatchGetBytes = DefaultMaxBatchGetBytes
 	}
 	if cfg.MaxBufferedBytes == 0 {
-		cfg.MaxBufferedBytes = DefaultMaxBufferedBytes
+		cfg.MaxBufferedBytes = cfg.Options.MaxBufferedBytes
 	}
 	s := &Server{cfg: cfg, db: db, opts: cfg.Options}
 	routes := s.routes()

@@ -42,20 +42,28 @@ func (s *Server) batchGet(w http.ResponseWriter, r *request) error {
 	if err := s.checkTotal(items); err != nil {
 		return err
 	}
+	if err := s.holdAnswer(r, bytesOf(items)); err != nil {
+		return err
+	}
 	return writeJSON(w, r, http.StatusOK, entriesBody{Entries: newEntries(items, f, false)})
 }
 
 // checkTotal refuses an answer that would not fit.
 func (s *Server) checkTotal(items []tree.Item) error {
+	limit := bodyLimit{s.cfg.MaxBatchGetBytes, CodeRequestTooLarge, "the answer"}
+	if bytesOf(items) > limit.bytes {
+		return limit.exceeded()
+	}
+	return nil
+}
+
+// bytesOf counts keys and values.
+func bytesOf(items []tree.Item) int64 {
 	total := int64(0)
 	for i := range items {
 		total += int64(len(items[i].Key) + len(items[i].Value))
 	}
-	limit := bodyLimit{s.cfg.MaxBatchGetBytes, CodeRequestTooLarge, "the answer"}
-	if total > limit.bytes {
-		return limit.exceeded()
-	}
-	return nil
+	return total
 }
 
 func (s *Server) parseKeys(body []byte) ([]string, error) {

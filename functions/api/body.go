@@ -122,10 +122,19 @@ func checkEncoding(lines []string) error {
 func (s *Server) holdBody(r *request, n int64) error {
 	if s.buffered.Add(n) > s.cfg.MaxBufferedBytes {
 		s.buffered.Add(-n)
-		return failf(CodeUnavailable, "the requests in work fill the memory for bodies; try again")
+		return failf(CodeUnavailable, "the requests in work fill the memory for bodies and answers; try again")
 	}
 	r.held += n
 	return nil
+}
+
+// holdAnswer likewise counts an answer to a read that is so long that a client
+// which reads slowly, or not at all, keeps it in memory.
+func (s *Server) holdAnswer(r *request, n int64) error {
+	if n <= longAnswer || r.Method == http.MethodHead {
+		return nil
+	}
+	return s.holdBody(r, n)
 }
 
 func (r *request) releaseBody(s *Server) {

@@ -145,7 +145,7 @@ func TestMemoryForBodiesIsBounded(t *testing.T) {
 	r.chunked("PUT", k+"a", strings.Repeat("x", 3<<20)).wantProblem(503, CodeUnavailable)
 	r.api.buffered.Store(3 << 20)
 	r.do("PUT", k+"a", "x").wantProblem(503, CodeUnavailable)
-	r.do("GET", k+"a", "").wantStatus(200)
+	r.do("GET", tr+"/count", "").wantStatus(200)
 	r.api.buffered.Store(0)
 	r.do("PUT", k+"a", "x").wantStatus(200)
 	if n := r.api.buffered.Load(); n != 0 {
@@ -188,3 +188,28 @@ func TestReadExactly(t *testing.T) {
 type iotestOneByte struct{ r io.Reader }
 
 func (o iotestOneByte) Read(p []byte) (int, error) { return o.r.Read(p[:min(1, len(p))]) }
+
+// TestMemoryForAnswersIsBounded: a value stays in memory while its reader takes
+// its time, so it counts.
+func TestMemoryForAnswersIsBounded(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.MaxBufferedBytes = 3 << 20 })
+	r.put(k+"a", strings.Repeat("x", longAnswer+1))
+	r.put(k+"b", "small")
+	reads := []struct{ method, path, body string }{
+		{"GET", k + "a", ""}, {"GET", tr + "/entries", ""}, {"POST", tr + "/batch-get", `{"keys":["a"]}`}, {"PUT", k + "a?mode=get-or-set", ""},
+	}
+	for _, c := range reads {
+		r.do(c.method, c.path, c.body).wantStatus(200)
+		if n := r.api.buffered.Load(); n != 0 {
+			t.Errorf("%s %s: %d bytes stay counted", c.method, c.path, n)
+		}
+	}
+	r.api.buffered.Store(3<<20 - longAnswer)
+	for _, c := range reads[:1] {
+		r.do(c.method, c.path, c.body).wantProblem(503, CodeUnavailable)
+	}
+	r.api.buffered.Store(3<<20 - longAnswer/2)
+	r.do("GET", tr+"/entries", "").wantProblem(503, CodeUnavailable)
+	r.do("HEAD", k+"a", "").wantStatus(200)
+	r.do("GET", k+"b", "").wantStatus(200)
+}

@@ -130,7 +130,7 @@ func (s *Server) streamSource(w http.ResponseWriter, r *request) (bulkSource, er
 	if err := hold(linesPortion); err != nil {
 		return nil, err
 	}
-	lines := &streamLines{body: bufio.NewReaderSize(body, linesPortion), limit: maxLineBytes, hold: hold, done: body.renew}
+	lines := &streamLines{body: bufio.NewReaderSize(body, linesPortion), limit: s.lineLimit(), hold: hold, done: body.renew}
 	return &lineSource{lines: lines, parse: s.newEntryParser()}, nil
 }
 

@@ -7,17 +7,17 @@ import (
 	"errors"
 	"io"
 
-	"github.com/latticekv/lattice/core/store"
 	"github.com/latticekv/lattice/core/tree"
 )
 
 const (
 	// linesPortion is how much of a streamed body is read at once.
 	linesPortion = 64 << 10
-	// maxLineBytes bounds a line: the largest value that can be stored, which
-	// base64 and escapes may double, and its key.
-	maxLineBytes = 2*store.MaxBlobBytes + linesPortion
 )
+
+// lineLimit bounds a line: the largest value that is taken, which base64 and
+// escapes may double, and its key.
+func (s *Server) lineLimit() int { return int(2*s.opts.MaxValueSizeBytes) + linesPortion }
 
 // lineReader gives the lines of a body, without their ends.
 type lineReader interface {

@@ -29,6 +29,9 @@ func (s *Server) listEntries(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
+	if err := s.holdAnswer(r, bytesOf(page.Items)); err != nil {
+		return err
+	}
 	return writeJSON(w, r, http.StatusOK, entriesBody{
 		Entries: newEntries(page.Items, f, q.KeysOnly), NextPageToken: page.NextToken,
 	})

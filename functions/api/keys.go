@@ -37,6 +37,9 @@ func (s *Server) getKey(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
+	if err := s.holdAnswer(r, int64(len(item.Value))); err != nil {
+		return err
+	}
 	return answerItem(w, r, cond, &item, found)
 }
 
@@ -84,6 +87,9 @@ func (s *Server) putKey(w http.ResponseWriter, r *request) error {
 		return err
 	}
 	if res.Existing != nil {
+		if err := s.holdAnswer(r, int64(len(res.Existing.Value))); err != nil {
+			return err
+		}
 		return writeItem(w, r, res.Existing)
 	}
 	w.Header().Set("ETag", quoteVersion(res.Version))

@@ -58,7 +58,7 @@ func (w *world) controls() {
 			case "internal":
 				path = "/metrics"
 			}
-			if resp, body := call(w.t, target.address, w.keys[name], method, path, "", ""); resp.StatusCode != status {
+			if resp, body := call(w.t, target.address, w.keys[name], method, path, "", "control"); resp.StatusCode != status {
 				w.t.Fatalf("%s: %s %s at %s: %d %s", name, method, path, target.name, resp.StatusCode, body)
 			}
 		}
