@@ -77,6 +77,10 @@ func (h *host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.invoke(w, r, timer)
 		return
 	}
+	if damaged(r) {
+		refuseDamaged(w)
+		return
+	}
 	ctx, cancel := context.WithTimeoutCause(r.Context(), h.limit, errTooLong)
 	defer cancel()
 	h.service.ServeHTTP(w, withoutKey(r).WithContext(ctx))

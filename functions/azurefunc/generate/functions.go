@@ -8,9 +8,7 @@ import (
 )
 
 // anonymous lets a request through to Lattice, which asks for its own
-// credentials. A function key on top would be a second secret for every caller,
-// and would have to stand in a header: Lattice refuses query parameters that it
-// does not know, ?code= among them.
+// credentials. A function key on top would be a second secret for every caller.
 const anonymous = "anonymous"
 
 // group is a function that takes the HTTP requests of some routes.

@@ -91,7 +91,7 @@ func (f *front) exchange(w http.ResponseWriter, r *http.Request, path string) {
 	defer giveUp.Stop()
 	select {
 	case a := <-done:
-		if a.err != nil {
+		if a.err != nil || f.options.LoseReply != nil && f.options.LoseReply() {
 			w.WriteHeader(http.StatusInternalServerError)
 			return
 		}
@@ -149,7 +149,9 @@ func (f *front) build(r *http.Request, path string) (*http.Request, error) {
 	if err := copyHeader(req.Header, r); err != nil {
 		return nil, err
 	}
-	f.platformHeader(req.Header, r)
+	if !f.options.Bare {
+		f.platformHeader(req.Header, r)
+	}
 	f.hostHeader(req.Header)
 	return req, nil
 }
@@ -195,7 +197,7 @@ func (f *front) platformHeader(h http.Header, r *http.Request) {
 	for name, value := range map[string]string{
 		"Client-Ip": r.RemoteAddr, "X-Client-Ip": "127.0.0.1", "X-Client-Port": "443",
 		"X-Forwarded-For": r.RemoteAddr, "X-Forwarded-Proto": "https", "X-Forwarded-Host": r.Host,
-		"X-Appservice-Proto": "https", "X-Forwarded-Tlsversion": "1.3", "X-Original-Url": r.RequestURI, "X-Waws-Unencoded-Url": r.URL.Path,
+		"X-Appservice-Proto": "https", "X-Forwarded-Tlsversion": "1.3", "X-Original-Url": r.RequestURI, "X-Waws-Unencoded-Url": r.RequestURI,
 		"X-Arr-Log-Id": fmt.Sprintf("00000000-0000-4000-8000-%012d", f.calls.Add(1)), "X-Arr-Ssl": "2048|256|CN=issuer|CN=" + address.Hostname(),
 		"Disguised-Host": r.Host, "Was-Default-Hostname": r.Host, "X-Site-Deployment-Id": "lattice", "Max-Forwards": "9",
 		"X-Ms-Client-Principal-Id": "", "X-Ms-Request-Id": "",

@@ -26,6 +26,12 @@ type Options struct {
 	// RefuseChunked makes chunked requests fail with 500; otherwise their bodies
 	// get lost. Versions of the host differ.
 	RefuseChunked bool
+	// Bare leaves the platform's front end out, as on a developer's machine: none
+	// of its headers.
+	Bare bool
+	// LoseReply, if set, is asked once for each answer of the handler whether it
+	// gets lost: the caller gets a 500 then.
+	LoseReply func() bool
 	// Key is the function key, for functions whose level asks for one.
 	Key string
 }
