@@ -20,12 +20,14 @@ build() {
   CGO_ENABLED=0 GOOS=linux GOARCH="$1" go build -trimpath -ldflags '-s -w' "${@:4}" -o "$2" "$3"
 }
 
-# The Azure Functions app.
+# The Azure Functions app: the handler beside host.json, and a folder for each
+# function. Settings of a developer's machine stay here.
 package_azurefunc() {
   rm -rf "$dist/azurefunc"
   cp -R infra/azurefunc "$dist/azurefunc"
+  rm -f "$dist/azurefunc/local.settings.json"
   build "$arch" "$dist/azurefunc/handler" ./functions/azurefunc
-  printf '%s is ready (linux/%s)\n' "$dist/azurefunc" "$arch"
+  "$tools/pack" -out "$dist/lattice-azurefunc.zip" "$dist/azurefunc"
 }
 
 # The Lambda function, for the runtime provided.al2023: it runs the program

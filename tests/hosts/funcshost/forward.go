@@ -32,17 +32,27 @@ type front struct {
 	address string
 	client  *http.Client
 	calls   atomic.Int64
+	// limit is Options.Limit, in nanoseconds.
+	limit atomic.Int64
 }
 
 func newFront(a *app, address string, o Options) *front {
 	if o.Limit == 0 {
 		o.Limit = 230 * time.Second
 	}
-	return &front{app: a, options: o, address: address, client: &http.Client{
+	f := &front{app: a, options: o, address: address, client: &http.Client{
 		Transport:     &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
+	f.SetLimit(o.Limit)
+	return f
 }
+
+// SetLimit changes when the platform's front end gives up.
+func (f *front) SetLimit(limit time.Duration) { f.limit.Store(int64(limit)) }
+
+// Address is where the handler listens: only the host itself calls there.
+func (f *front) Address() string { return f.address }
 
 // ServeHTTP implements http.Handler.
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -87,7 +97,7 @@ func (f *front) exchange(w http.ResponseWriter, r *http.Request, path string) {
 	}
 	done := make(chan answer, 1)
 	go func() { done <- f.send(req) }()
-	giveUp := time.NewTimer(f.options.Limit)
+	giveUp := time.NewTimer(time.Duration(f.limit.Load()))
 	defer giveUp.Stop()
 	select {
 	case a := <-done:

@@ -189,7 +189,7 @@ func TestAnswersAreWholeAndInTime(t *testing.T) {
 	if status, _, text := call(t, "GET", server.URL+"/v1/cut", nil); status != 500 || text != "" {
 		t.Errorf("half an answer became %d %q", status, text)
 	}
-	f.options.Limit = time.Millisecond
+	f.SetLimit(time.Millisecond)
 	if status, _, text := call(t, "GET", server.URL+"/v1/late", nil); status != 502 || text != "" {
 		t.Errorf("a late answer became %d %q", status, text)
 	}

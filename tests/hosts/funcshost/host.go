@@ -58,7 +58,9 @@ type Host struct {
 	mu      sync.Mutex
 	handler *running.Process
 	starts  int
-	halted  bool
+	// given is closed when the host has given the handler up.
+	given  chan struct{}
+	halted bool
 }
 
 // Start runs the app until the test ends, and returns when its handler listens.
@@ -69,7 +71,7 @@ func Start(tb testing.TB, o Options) *Host {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	h := &Host{tb: tb, exec: o.Program, front: newFront(a, freeAddress(tb), o)}
+	h := &Host{tb: tb, exec: o.Program, given: make(chan struct{}), front: newFront(a, freeAddress(tb), o)}
 	if h.exec == "" {
 		h.exec = filepath.Join(o.App, a.program)
 	}
@@ -141,6 +143,7 @@ func (h *Host) launch() error {
 		<-p.Exited()
 		if err := h.launch(); err != nil {
 			h.tb.Errorf("start the handler again: %v", err)
+			close(h.given)
 		}
 	}()
 	return nil
@@ -180,6 +183,8 @@ func (h *Host) AwaitHandler() {
 		}
 		select {
 		case <-tick.C:
+		case <-h.given:
+			h.tb.FailNow()
 		case <-deadline:
 			h.tb.Fatalf("the handler does not answer: %v\n%s", err, h.Handler().Output())
 		}
