@@ -10,16 +10,23 @@ import (
 	"strings"
 	"time"
 
+	"github.com/latticekv/lattice/core/clock"
+	table "github.com/latticekv/lattice/functions/schedule"
 	"github.com/latticekv/lattice/functions/tick"
 )
 
 // errTooLate refuses a schedule that there is no time for; the next one comes.
 var errTooLate = errors.New("the host leaves too little time to begin a timer; nothing was done")
 
-// schedule runs timers one after the other and returns what each did. Each gets
-// an equal share of the time that is left, so that a slow one takes nothing from
-// those after it, and what a quick one leaves over is theirs. All are tried; a
-// failure fails the invocation, which is how Lambda counts and retries.
+// minRepeat is the least time in which a timer is run another time.
+const minRepeat = 2 * time.Second
+
+// schedule runs timers one after the other and returns what each did last. Each
+// gets an equal share of the time that is left, so that a slow one takes nothing
+// from those after it, and what a quick one leaves over is theirs. All are tried;
+// a failure fails the invocation, which is how Lambda counts and retries. Timers
+// that have more to do are run again until there is nothing left, the time is
+// over, or the next invocation is near: EventBridge calls once a minute at most.
 func (f *function) schedule(ctx context.Context, timers ...string) (map[string]json.RawMessage, error) {
 	w, enough := newWindow(ctx)
 	f.fits(w)
@@ -27,25 +34,31 @@ func (f *function) schedule(ctx context.Context, timers ...string) (map[string]j
 		return nil, errTooLate
 	}
 	defer f.flush(ctx, w)
-	done := map[string]json.RawMessage{}
-	var failures []error
-	for i, timer := range timers {
-		result, err := f.tick(ctx, w.share(len(timers)-i), timer)
+	waiting := len(timers)
+	rounds := table.Rounds{Clock: clock.NewSystem(), Timers: timers, Lasts: w.lasts(), Call: func(ctx context.Context, timer string) (json.RawMessage, error) {
+		result, err := f.tick(ctx, w.share(max(waiting, 1)), timer)
+		waiting--
 		if err != nil {
 			f.logger.Error("timer failed", "timer", timer, "error", err)
-			failures = append(failures, err)
-			continue
 		}
-		done[timer] = result
-	}
-	if len(failures) == 0 {
+		return result, err
+	}}
+	done, err := rounds.Run(ctx)
+	if err == nil {
 		return done, nil
 	}
-	err := errors.Join(failures...)
 	if len(done) > 0 {
 		err = fmt.Errorf("%w\ndone: %s", err, strings.Join(slices.Sorted(maps.Keys(done)), ", "))
 	}
 	return nil, err
+}
+
+// lasts returns how long timers may be run again.
+func (w window) lasts() time.Duration {
+	if w.finish.IsZero() {
+		return table.RoundsLast
+	}
+	return min(table.RoundsLast, time.Until(w.finish)-minRepeat)
 }
 
 // share returns the window of the next of n pieces of work.
