@@ -170,7 +170,11 @@ func (w *Workload) StepAtomic(ctx context.Context, client int, s AtomicStore, ke
 // those many are sent twice.
 func (w *Workload) Atomic(ctx context.Context, client int, s AtomicStore, keys []string) {
 	b := Batch{Client: client}
-	for _, key := range w.some(keys, 2+w.Draw(3)) {
+	chosen := w.some(keys, 2+w.Draw(3))
+	for w.Wide != nil && !w.Wide(chosen) {
+		chosen = w.some(keys, 2+w.Draw(3))
+	}
+	for _, key := range chosen {
 		op := w.operation(client, key)
 		for op.Kind != Put && op.Kind != Delete || (op.IfAbsent || op.IfVersion != "") && w.Draw(3) > 0 {
 			op = w.operation(client, key)

@@ -43,6 +43,9 @@ type Workload struct {
 	Recorder
 	// Now reads the one clock of the history.
 	Now func() int64
+	// Wide says which keys an atomic batch may have together: some choice of two
+	// must do. Nil allows all.
+	Wide func(keys []string) bool
 
 	mu     sync.Mutex
 	rnd    *rand.Rand
