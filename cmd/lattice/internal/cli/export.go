@@ -18,6 +18,7 @@ type exportCmd struct {
 	Tree string `arg:"" help:"Name of the tree."`
 	File string `arg:"" optional:"" default:"-" help:"The file; - or nothing is standard output."`
 	rangeFlags
+	Snapshot bool       `help:"Save the range as it is at one moment, whatever is written meanwhile."`
 	Format   format     `enum:"auto,ndjson,csv,tsv" default:"auto" help:"Form of the file: auto, ndjson, csv or tsv; auto goes by its name."`
 	As       rows.Form  `enum:"default,base64,text,json,auto" default:"default" help:"Form of values: default, base64, text, json or auto. The default is base64 for NDJSON, text for CSV and TSV; auto is text where it fits."`
 	Progress meterStyle `enum:"auto,bar,lines,none" default:"auto" help:"How to show progress: auto, bar, lines or none."`
@@ -30,10 +31,15 @@ entries and all of them are on disk. A name that ends in .gz is compressed. What
 imported again; NDJSON keeps every value exactly, CSV and TSV hold text unless --as=base64 is given
 (import it with --b64). Content types are not exported.
 
+Without --snapshot an export is no moment of a tree that is written meanwhile: each page is current
+when it is read. With it all entries are those of the moment at which it begins, whole atomic batches;
+the service keeps that state until the export ends. A backup wants it.
+
 Examples:
 
     lattice export users users.ndjson.gz
     lattice export users users.csv --prefix a
+    lattice export orders backup/orders.ndjson.gz --snapshot
     lattice export users --as json | jq .json.name`
 }
 
@@ -112,7 +118,12 @@ func (c *exportCmd) copy(e *env, t *client.Tree, r client.Range, w rows.Writer) 
 		return progress.Sample{Rows: n.Load(), Done: n.Load(), Total: total}
 	}})
 	defer meter.Stop()
-	for entry, err := range t.Scan(e.ctx, client.Query{Range: r}) {
+	q := client.Query{Range: r}
+	entries := t.Scan(e.ctx, q)
+	if c.Snapshot {
+		entries = e.scanSnapshot(t, q)
+	}
+	for entry, err := range entries {
 		if err != nil {
 			return n.Load(), c.incomplete(err, w)
 		}
