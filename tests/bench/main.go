@@ -52,7 +52,7 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 	f.IntVar(&s.valueBytes, "value", 100, "bytes of a value")
 	f.IntVar(&s.rounds, "rounds", 4, "how many times over the entries are updated")
 	f.Uint64Var(&s.seed, "seed", 1, "seed of the order of keys and of the values")
-	f.StringVar(&s.parts, "parts", "compare,memory,amplify,bulk,atomic", "what to run: compare, memory, amplify, bulk, atomic")
+	f.StringVar(&s.parts, "parts", "compare,memory,amplify,bulk,atomic,coldstart", "what to run: compare, memory, amplify, bulk, atomic, coldstart")
 	f.IntVar(&s.bulkEntries, "bulk", 1_000_000, "entries of a one-shot load")
 	f.IntVar(&s.streamEntries, "stream", 10_000_000, "entries of a stream and of a sort")
 	clients := f.String("clients", "1,16,64,256", "numbers of concurrent clients")
@@ -97,8 +97,10 @@ func run(ctx context.Context, s *settings, out io.Writer) error {
 			err = bulk(ctx, s, out)
 		case "atomic":
 			err = atomicBatches(ctx, s, out)
+		case "coldstart":
+			err = coldStart(ctx, s, out)
 		default:
-			err = fmt.Errorf("parts: %q is not one of compare, memory, amplify, bulk, atomic", part)
+			err = fmt.Errorf("parts: %q is not one of compare, memory, amplify, bulk, atomic, coldstart", part)
 		}
 		if err != nil {
 			return err
