@@ -34,6 +34,8 @@ func startHandler(ctx context.Context, program string, account *coldAccount) (c 
 		return c, err
 	}
 	defer end()
+	limit, again := time.After(startLimit), time.NewTicker(200*time.Microsecond)
+	defer again.Stop()
 	for {
 		conn, err := net.Dial("tcp", address)
 		if err == nil {
@@ -41,10 +43,11 @@ func startHandler(ctx context.Context, program string, account *coldAccount) (c 
 			conn.Close()
 			break
 		}
-		if time.Since(begun) > startLimit {
+		select {
+		case <-again.C:
+		case <-limit:
 			return c, fmt.Errorf("the handler does not listen: %w", err)
 		}
-		time.Sleep(200 * time.Microsecond)
 	}
 	if err := fetch(ctx, "http://"+address+"/healthz"); err != nil {
 		return c, err
