@@ -115,6 +115,7 @@ func (s *Shard) attempt(ctx context.Context, group []*pending) ([]*plan, verdict
 		return nil, verdictDone, err
 	}
 	p, err := s.judge(ctx, group)
+	p.serves = group
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, verdictAgain, s.reopen(ctx, p.from, err)
 	}
@@ -158,9 +159,9 @@ func (s *Shard) unchanged(p *plan) bool {
 	return s.st != nil && s.st.etag == p.from
 }
 
-// send brings a plan to its outcome. While that is open, readers who rely on a
+// deliver brings a plan to its outcome. While that is open, readers who rely on a
 // lease wait for it if they read a key it touches: others may see it already.
-func (s *Shard) send(ctx context.Context, p *plan) (outcome, error) {
+func (s *Shard) deliver(ctx context.Context, p *plan) (outcome, error) {
 	if !s.begin(p) {
 		return outcomeLost, nil
 	}

@@ -1,12 +1,14 @@
 package shard
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/latticekv/lattice/core/clock"
 	"github.com/latticekv/lattice/core/store"
+	"github.com/latticekv/lattice/core/trace"
 )
 
 // Config is what the shards of one instance share.
@@ -54,12 +56,19 @@ type Config struct {
 	// BlobGracePeriod is how long blobs that nothing refers to are kept.
 	BlobGracePeriod time.Duration
 
+	// Trace follows appends, and Appended hears how each ended, in the context of
+	// the request that led its group. Either may be nil.
+	Trace    trace.Hook
+	Appended func(context.Context, trace.Append, trace.Appended)
+
 	// Tuning is what a tree may set for its own shards.
 	Tuning Tuning
 }
 
 // Tuning is the part of the configuration that differs between trees.
 type Tuning struct {
+	// Tree is its name, for those who follow what happens; nothing depends on it.
+	Tree string
 	// InlineValueBytes is the largest value kept in the log itself.
 	InlineValueBytes int
 	// CheckpointTailBytes and CheckpointTailRows make a checkpoint due when the

@@ -45,6 +45,7 @@ type plan struct {
 	grafts  bool                // it may change any key
 	reads   int64               // operations that the head takes along
 	keys    map[string]struct{} // of a long append, for readers under a lease
+	serves  []*pending          // the group, for those who follow appends
 }
 
 // empty reports whether there is nothing to append.

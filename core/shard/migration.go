@@ -427,7 +427,9 @@ func (s *Shard) mirror(ctx context.Context, p *plan) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, mirrorTimeout)
 	defer cancel()
-	if err := s.Forward(ctx, s.pool.Shard(out.Target), out.ID, records, true); err != nil {
+	target := s.pool.Shard(out.Target)
+	target.SetTuning(*s.tuning.Load()) // it is of the same tree
+	if err := s.Forward(ctx, target, out.ID, records, true); err != nil {
 		s.pool.mirrorFailures.Add(1)
 		return
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/latticekv/lattice/core/record"
 	"github.com/latticekv/lattice/core/run"
 	"github.com/latticekv/lattice/core/store"
+	"github.com/latticekv/lattice/core/trace"
 )
 
 // pending is a request that waits for an append: some writes, or one control
@@ -29,6 +30,8 @@ type pending struct {
 	// turn is how a request that waits hears that it is its turn; one that leads
 	// from the start has none.
 	turn chan turn
+	// ref names the operation of its caller, nil if nobody follows it.
+	ref trace.Ref
 	// queued is guarded by the queue's lock: still waiting for a group.
 	queued bool
 }
@@ -139,6 +142,9 @@ func (q *commitQueue) withdraw(p *pending) bool {
 // known, or when ctx ends and the outcome is not.
 func (s *Shard) submit(ctx context.Context, p *pending) error {
 	p.deadline, _ = ctx.Deadline()
+	if h := s.cfg.Trace; h != nil {
+		p.ref = h.Ref(ctx)
+	}
 	if s.queue.enqueue(p) {
 		s.lead(ctx, p)
 		return p.err

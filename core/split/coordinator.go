@@ -31,6 +31,7 @@ import (
 	"github.com/latticekv/lattice/core/record"
 	"github.com/latticekv/lattice/core/shard"
 	"github.com/latticekv/lattice/core/store"
+	"github.com/latticekv/lattice/core/trace"
 )
 
 var (
@@ -48,6 +49,8 @@ var (
 
 // Tree is what a coordinator needs of the tree whose shard it splits.
 type Tree interface {
+	// Name is what callers call the tree.
+	Name() string
 	// ID names the tree's partitions.
 	ID() string
 	// Map reads the live shard map.
@@ -89,12 +92,14 @@ type Coordinator struct {
 	Driver uint64
 	// Events are told what happens; any may be nil.
 	Events Events
+	// Trace follows the work on phases; nil is nobody.
+	Trace trace.Hook
 }
 
 // Events are functions that observe splits.
 type Events struct {
 	// Phase is called when a phase is over.
-	Phase func(tree Tree, s *State, p Phase, took time.Duration)
+	Phase func(ctx context.Context, tree Tree, s *State, p Phase, took time.Duration)
 	// Forwarded is called with the number of entries that the drain sent.
 	Forwarded func(tree Tree, n int)
 }
@@ -186,11 +191,9 @@ func (c *Coordinator) Advance(ctx context.Context, tree Tree, source keyspace.Sh
 	}
 	w := &worker{c: c, tree: tree, s: s, rows: rows{c.Table}, deadline: start + budget}
 	for s.Phase != PhaseDone {
-		if err := w.step(ctx); err != nil {
+		spent, err := w.phase(ctx)
+		if err != nil || spent {
 			return s, err
-		}
-		if c.Clock.Now().Mono >= w.deadline {
-			break
 		}
 	}
 	return s, nil
@@ -237,7 +240,7 @@ func (w *worker) step(ctx context.Context) error {
 			w.s.Entered[next] = now
 		}
 		if f := w.c.Events.Phase; f != nil {
-			f(w.tree, w.s, was, time.Duration(now-w.s.Entered[was])*time.Millisecond)
+			f(ctx, w.tree, w.s, was, time.Duration(now-w.s.Entered[was])*time.Millisecond)
 		}
 	}
 	if next == PhaseDone {

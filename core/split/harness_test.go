@@ -115,7 +115,8 @@ func (n *node) update(ctx context.Context, change func(*mapState) error) error {
 	}
 }
 
-func (n *node) ID() string { return treeID }
+func (n *node) Name() string { return "tree" }
+func (n *node) ID() string   { return treeID }
 func (n *node) Partition(id keyspace.ShardID) string {
 	return fmt.Sprintf("s-%s-%08x", treeID, uint32(id))
 }

@@ -88,7 +88,8 @@ func newPool(c *Config) (pool, error) {
 	cfg.CacheBytes = o.CacheBytes
 	cfg.LeafTargetBytes, cfg.MergeRatio = int(o.LeafTargetBytes), o.MergeRatio
 	cfg.WalGracePeriod, cfg.BlobGracePeriod = o.WalGracePeriod, o.BlobGracePeriod
-	cfg.Tuning = tuningOf(o)
+	cfg.Trace, cfg.Appended = c.Trace, c.Appended
+	cfg.Tuning = tuningOf("", o)
 	p, err := shard.NewPool(cfg)
 	return pool{p}, err
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/latticekv/lattice/core/shard"
 	"github.com/latticekv/lattice/core/split"
 	"github.com/latticekv/lattice/core/store"
+	"github.com/latticekv/lattice/core/trace"
 	"github.com/latticekv/lattice/core/txn"
 )
 
@@ -42,6 +43,10 @@ type Config struct {
 	// Exclusive says that no other process can have the store open, so that a
 	// lease of another owner is that of a process that died.
 	Exclusive bool
+	// Trace follows appends and splits; nil is nobody. Appended hears how every
+	// append ended, likewise.
+	Trace    trace.Hook
+	Appended func(context.Context, trace.Append, trace.Appended)
 	// Splits observe the splits that this instance works on; any may be nil.
 	Splits split.Events
 }
@@ -117,7 +122,7 @@ func newDB(c Config, s shards) *DB {
 	return &DB{
 		opts: c.Options, clock: c.Clock, table: c.Table, blobs: c.Blobs,
 		reg: registry{table: c.Table, clock: c.Clock}, shards: s,
-		splits:   &split.Coordinator{Table: c.Table, Clock: c.Clock, Driver: c.Clock.Uint64() | 1, Events: c.Splits},
+		splits:   &split.Coordinator{Table: c.Table, Clock: c.Clock, Driver: c.Clock.Uint64() | 1, Events: c.Splits, Trace: c.Trace},
 		txns:     txn.New(c.Table, c.Clock),
 		trees:    map[string]*entry{},
 		instance: c.Instance,

@@ -65,9 +65,9 @@ func (db *DB) eachShard(ctx context.Context, r *row, f func(context.Context, sha
 // service must not keep a tree from being deleted.
 func (db *DB) tuning(r *row) shard.Tuning {
 	if o, err := db.opts.ForTree(r.Options); err == nil {
-		return tuningOf(&o)
+		return tuningOf(r.Name, &o)
 	}
-	return tuningOf(&db.opts)
+	return tuningOf(r.Name, &db.opts)
 }
 
 // settled brings the shards into the state of the row and marks the row, unless

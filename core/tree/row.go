@@ -220,15 +220,16 @@ func newMeta(s stored, service options.Options, now clock.Instant) (*meta, error
 	if err != nil {
 		return nil, store.Corruptf("%s: %v", rowWhere(s.Name), err)
 	}
-	out := &meta{stored: s, shardMap: m, owners: m.Shards(), opts: opts, tuning: tuningOf(&opts), readAt: now}
+	out := &meta{stored: s, shardMap: m, owners: m.Shards(), opts: opts, tuning: tuningOf(s.Name, &opts), readAt: now}
 	for id := range keyspace.ShardID(s.NextShard) {
 		out.partitions = append(out.partitions, s.partition(id))
 	}
 	return out, nil
 }
 
-func tuningOf(o *options.Options) shard.Tuning {
+func tuningOf(tree string, o *options.Options) shard.Tuning {
 	return shard.Tuning{
+		Tree:                 tree,
 		InlineValueBytes:     int(o.InlineValueBytes),
 		CheckpointTailBytes:  o.CheckpointTailBytes,
 		CheckpointTailRows:   o.CheckpointTailRows,

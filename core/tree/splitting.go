@@ -27,6 +27,9 @@ var _ split.Tree = (*splitTree)(nil)
 // ID implements split.Tree.
 func (x *splitTree) ID() string { return x.id }
 
+// Name implements split.Tree.
+func (x *splitTree) Name() string { return x.t.name }
+
 // Map implements split.Tree.
 func (x *splitTree) Map(ctx context.Context) (*keyspace.Map, error) {
 	m, err := x.t.refresh(ctx)
@@ -99,7 +102,7 @@ func (x *splitTree) Partition(id keyspace.ShardID) string {
 
 // Shard implements split.Tree.
 func (x *splitTree) Shard(id keyspace.ShardID) *shard.Shard {
-	tuning := tuningOf(&x.t.db.opts)
+	tuning := tuningOf(x.t.name, &x.t.db.opts)
 	if m := x.t.entry.cur.Load(); m != nil {
 		tuning = m.tuning
 	}

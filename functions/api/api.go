@@ -14,6 +14,7 @@ import (
 	"github.com/latticekv/lattice/core/options"
 	"github.com/latticekv/lattice/core/tree"
 	"github.com/latticekv/lattice/functions/auth"
+	"github.com/latticekv/lattice/functions/telemetry"
 )
 
 // Bounds that are no options: they follow from what the contract lets one
@@ -71,6 +72,8 @@ type Config struct {
 	Auth *auth.Authenticator
 	// Logger gets one line a request. Nil is slog.Default.
 	Logger *slog.Logger
+	// Telemetry makes the spans of requests. Nil is none.
+	Telemetry *telemetry.Telemetry
 	// Observe is told of every request. Nil is silence.
 	Observe func(Exchange)
 	// ObserveAtomic is told of every atomic batch that reached a tree: committed,

@@ -12,7 +12,9 @@ import (
 
 	"github.com/latticekv/lattice/core/clock"
 	"github.com/latticekv/lattice/core/store"
+	"github.com/latticekv/lattice/core/tree"
 	"github.com/latticekv/lattice/functions/auth"
+	"github.com/latticekv/lattice/functions/telemetry"
 )
 
 // statusClientGone marks, in logs and metrics only, a request whose client
@@ -114,9 +116,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rec.Header().Set("X-Request-Id", id)
 	body := &countedBody{ReadCloser: r.Body}
 	r.Body = body
+	r, span := s.cfg.Telemetry.StartRequest(r, knownMethod(r.Method), id)
 	s.guarded(rec, r)
 	rec.liftDeadline()
-	s.report(rec, r, id, body.n, s.cfg.Clock.Now().Mono-start.Mono)
+	s.report(rec, r, id, body.n, s.cfg.Clock.Now().Mono-start.Mono, span)
 }
 
 // guarded serves the request and turns a panic into a 500. It does not panic
@@ -154,7 +157,7 @@ func headerBytes(r *http.Request) int64 {
 	return int64(n)
 }
 
-func (s *Server) report(rec *recorder, r *http.Request, id string, received int64, took time.Duration) {
+func (s *Server) report(rec *recorder, r *http.Request, id string, received int64, took time.Duration, span *telemetry.RequestSpan) {
 	x := Exchange{
 		Method: knownMethod(r.Method), Route: unmatched, Status: rec.status,
 		Duration: took, Received: received, Sent: rec.sent,
@@ -177,6 +180,16 @@ func (s *Server) report(rec *recorder, r *http.Request, id string, received int6
 	}
 	s.cfg.Observe(x)
 	s.log(r.Context(), x, id, req, rec.err)
+	span.End(spanned(x, req, rec.err))
+}
+
+// spanned is what the span of a request tells.
+func spanned(x Exchange, r *request, err error) telemetry.Answer {
+	a := telemetry.Answer{Method: x.Method, Route: r.route, Tree: r.tree, Status: x.Status}
+	if err != nil && x.Status != statusClientGone {
+		a.Code = string(classify(err).Code)
+	}
+	return a
 }
 
 // log writes the one line of a request. Keys, values, queries and tokens never
@@ -208,6 +221,9 @@ func (s *Server) log(ctx context.Context, x Exchange, id string, r *request, err
 		if p.Status >= http.StatusInternalServerError {
 			level = slog.LevelError
 			attrs = append(attrs, slog.String("error", err.Error()))
+			if _, shard, ok := tree.FindShard(err.Error()); ok {
+				attrs = append(attrs, slog.Int64(telemetry.Shard, int64(shard)))
+			}
 		}
 	}
 	s.cfg.Logger.LogAttrs(ctx, level, "request", attrs...)

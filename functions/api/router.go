@@ -2,11 +2,14 @@ package api
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/gorilla/mux"
+
+	"github.com/latticekv/lattice/functions/telemetry"
 )
 
 // unmatched is the route of a request that no template fits.
@@ -85,6 +88,9 @@ func (s *Server) serveOperation(w http.ResponseWriter, r *request, op *operation
 	}
 	if err := r.checkTree(); err != nil {
 		return err
+	}
+	if r.tree != "" {
+		r.Request = r.WithContext(telemetry.With(r.Context(), slog.String(telemetry.Tree, r.tree)))
 	}
 	if !op.untimed {
 		ctx, cancel := context.WithTimeout(r.Context(), s.opts.RequestTimeout)

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"log/slog"
 	"testing"
 	"time"
 
@@ -76,7 +77,7 @@ func TestLastAnswerOfTheStorage(t *testing.T) {
 	s := newStorageMetrics(c)
 	m := memory.New(memory.Options{})
 	f := faulty.New(m.Table(), m.Blobs(), faulty.Options{})
-	table := meteredTable{f.Table(), s}
+	table := meteredTable{f.Table(), newStorageWatch(c, s, nil, slog.New(slog.DiscardHandler))}
 	at := func(want clock.Instant) {
 		t.Helper()
 		_, _ = table.Get(t.Context(), "p", "none")

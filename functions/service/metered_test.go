@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -16,7 +17,8 @@ import (
 func TestStorageCallsAreCountedByKindAndOutcome(t *testing.T) {
 	m := memory.New(memory.Options{})
 	s := newStorageMetrics(clock.NewSystem())
-	table, blobs := meteredTable{m.Table(), s}, meteredBlobs{m.Blobs(), s}
+	w := newStorageWatch(clock.NewSystem(), s, nil, slog.New(slog.DiscardHandler))
+	table, blobs := meteredTable{m.Table(), w}, meteredBlobs{m.Blobs(), w}
 	ctx := t.Context()
 	steps := []struct {
 		kind, outcome string

@@ -37,6 +37,7 @@ type metrics struct {
 	batches  *atomicMetrics
 	trees    *treeMetrics
 	faults   *faultMetrics
+	appends  *appendMetrics
 }
 
 func newMetrics(c clock.Source, o *options.Options, version string) *metrics {
@@ -54,6 +55,7 @@ func newMetrics(c clock.Source, o *options.Options, version string) *metrics {
 		batches:  newAtomicMetrics(),
 		trees:    newTreeMetrics(c, o),
 		faults:   newFaultMetrics(),
+		appends:  newAppendMetrics(),
 	}
 	for _, timer := range []string{timers.Checkpoint, timers.Collect, timers.Migrations, timers.Monitor, timers.Transactions} {
 		m.failures.WithLabelValues(timer)
@@ -68,6 +70,7 @@ func newMetrics(c clock.Source, o *options.Options, version string) *metrics {
 	m.trees.register(m.registry)
 	m.faults.register(m.registry)
 	m.registry.MustRegister(m.batches.batches, m.batches.ends)
+	m.registry.MustRegister(m.appends.appends, m.appends.seconds, m.appends.records)
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -165,18 +168,14 @@ func (s *storageMetrics) lastAnswer() prometheus.Collector {
 	}, func() float64 { return float64(s.answered.Load()) / float64(time.Second) })
 }
 
-// begin starts the watch for one call; the result ends it.
-func (s *storageMetrics) begin(kind string) func(bytes int, err error) {
-	start := s.clock.Now().Mono
-	return func(bytes int, err error) {
-		now := s.clock.Now()
-		s.operations.WithLabelValues(kind, outcomeOf(err)).Inc()
-		s.seconds.WithLabelValues(kind).Observe((now.Mono - start).Seconds())
-		if err == nil || answers(err) {
-			s.answered.Store(now.Wall)
-		}
-		s.bytes.WithLabelValues(kind).Add(float64(bytes))
+// observe counts one call, which ended with err.
+func (s *storageMetrics) observe(kind, outcome string, took time.Duration, bytes int, err error) {
+	s.operations.WithLabelValues(kind, outcome).Inc()
+	s.seconds.WithLabelValues(kind).Observe(took.Seconds())
+	if err == nil || answers(err) {
+		s.answered.Store(s.clock.Now().Wall)
 	}
+	s.bytes.WithLabelValues(kind).Add(float64(bytes))
 }
 
 // answers reports whether an error is what the storage had to say, and not that

@@ -81,20 +81,23 @@ func New(cfg Config) (*Service, error) {
 		cfg.Instance = cfg.Clock.Uint64() | 1
 	}
 	m := newMetrics(cfg.Clock, &cfg.Options, cfg.Version)
-	table := meteredTable{cfg.Table, m.storage}
+	watch := newStorageWatch(cfg.Clock, m.storage, cfg.Telemetry, cfg.Logger)
+	table := meteredTable{cfg.Table, watch}
 	db, err := tree.New(tree.Config{
-		Table: table, Blobs: meteredBlobs{cfg.Blobs, m.storage},
+		Table: table, Blobs: meteredBlobs{cfg.Blobs, watch},
 		Clock: cfg.Clock, Options: cfg.Options, Instance: cfg.Instance,
-		Exclusive: cfg.Exclusive, Splits: m.splits.events(),
+		Exclusive: cfg.Exclusive, Splits: m.splits.events(cfg.Logger),
+		Trace: cfg.Telemetry.Hook(), Appended: m.appended(cfg.Logger),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("assemble service: %w", err)
 	}
+	watch.nameOf = db.NameOf
 	beats := heartbeat.New(table, cfg.Clock, cfg.Instance)
 	s := &Service{db: db, options: cfg.Options, logger: cfg.Logger}
 	s.api = api.New(api.Config{
 		DB: db, Clock: cfg.Clock, Options: cfg.Options, Ticks: ticks(&cfg, db, m, beats), Beats: beats,
-		Internal: auth.NewInternal(cfg.InternalToken), Auth: cfg.Auth, LosesBodies: cfg.LosesBodies, Logger: cfg.Logger,
+		Internal: auth.NewInternal(cfg.InternalToken), Auth: cfg.Auth, LosesBodies: cfg.LosesBodies, Logger: cfg.Logger, Telemetry: cfg.Telemetry,
 		Observe: m.observeRequest, ObserveAtomic: m.batches.observe, Metrics: m.handler(), Version: cfg.Version,
 	})
 	m.watch(s.api)
@@ -108,7 +111,7 @@ func New(cfg Config) (*Service, error) {
 func ticks(cfg *Config, k timers.Keeper, m *metrics, beats *heartbeat.Book) map[string]api.Tick {
 	t := timers.New(timers.Config{
 		Keeper: k, Clock: cfg.Clock, Budget: cfg.Options.TickBudget, Grace: cfg.Options.RequestTimeout, Beats: beats,
-		Logger: cfg.Logger, Observe: m.observeTick, Monitored: m.monitored, Finished: m.batches.finished, Collected: m.trees.collected,
+		Logger: cfg.Logger, Telemetry: cfg.Telemetry, Observe: m.observeTick, Monitored: m.monitored, Finished: m.batches.finished, Collected: m.trees.collected,
 	})
 	return map[string]api.Tick{
 		timers.Checkpoint:   func(ctx context.Context) (any, error) { return t.Checkpoint(ctx) },

@@ -1,6 +1,8 @@
 package service
 
 import (
+	"context"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -8,6 +10,7 @@ import (
 
 	"github.com/latticekv/lattice/core/split"
 	"github.com/latticekv/lattice/core/tree"
+	"github.com/latticekv/lattice/functions/telemetry"
 )
 
 // splitMetrics are the figures of splits, as this instance sees them: what its
@@ -54,14 +57,18 @@ func (m *splitMetrics) register(r *prometheus.Registry) {
 	r.MustRegister(m.suppressed, m.deferred, m.retroactive, m.drained, m.phases)
 }
 
-// events are how the coordinators of a DB report.
-func (m *splitMetrics) events() split.Events {
+// events are how the coordinators of a DB report: in figures, and with a line for
+// every phase that is over.
+func (m *splitMetrics) events(logger *slog.Logger) split.Events {
 	return split.Events{
-		Phase: func(_ split.Tree, s *split.State, p split.Phase, took time.Duration) {
+		Phase: func(ctx context.Context, t split.Tree, s *split.State, p split.Phase, took time.Duration) {
 			m.phases.WithLabelValues(p.String()).Observe(took.Seconds())
 			if p == split.PhaseBeginShadowWrite {
 				m.retroactive.Add(float64(s.Retroactive))
 			}
+			logger.LogAttrs(ctx, slog.LevelInfo, "split phase is over", slog.String(telemetry.Tree, t.Name()),
+				slog.Int64("source", int64(s.Source)), slog.Int64("target", int64(s.Target)), slog.String(telemetry.Phase, p.String()),
+				slog.Duration("took", took), slog.String("split", s.ID))
 		},
 		Forwarded: func(_ split.Tree, n int) { m.drained.Add(float64(n)) },
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/latticekv/lattice/core/clock"
 	"github.com/latticekv/lattice/core/store"
 	"github.com/latticekv/lattice/core/tree"
+	"github.com/latticekv/lattice/functions/telemetry"
 )
 
 // The names of the ticks, as they stand in /internal/timers/{name}.
@@ -69,6 +70,8 @@ type Config struct {
 	Beats Recorder
 	// Logger gets one line a tick. Nil is slog.Default.
 	Logger *slog.Logger
+	// Telemetry makes the spans of ticks. Nil is none.
+	Telemetry *telemetry.Telemetry
 	// Observe is told of every tick. Nil is silence.
 	Observe func(Run)
 	// Monitored is told what every tick of the monitor saw, whole or in part.
@@ -252,6 +255,7 @@ func (t *Timers) run(caller context.Context, name string, work func(context.Cont
 	budget := t.budget(caller)
 	ctx, cancel := context.WithTimeoutCause(caller, budget+t.cfg.Grace, errOverrun)
 	defer cancel()
+	ctx, end := t.cfg.Telemetry.StartTick(ctx, name)
 	o, err := work(ctx, budget)
 	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
 		err = errors.Join(cause, err)
@@ -260,6 +264,7 @@ func (t *Timers) run(caller context.Context, name string, work func(context.Cont
 	t.cfg.Observe(Run{Timer: name, Duration: took, Failed: o.failed, Corrupt: o.corrupt(err), Err: err})
 	t.log(ctx, name, took, &o, err)
 	t.beat(caller, name, start, &o, err)
+	end(o.failed, err)
 	if err != nil {
 		return Ran{}, fmt.Errorf("run timer %s: %w", name, err)
 	}
@@ -273,6 +278,10 @@ func (t *Timers) log(ctx context.Context, name string, took time.Duration, o *ou
 	attrs := append([]slog.Attr{slog.String("timer", name), slog.Duration("duration", took)}, o.attrs...)
 	attrs = append(attrs, slog.Int("failed", o.failed))
 	level := slog.LevelDebug
+	for _, f := range o.failures {
+		t.cfg.Logger.LogAttrs(ctx, slog.LevelError, "maintenance failed", slog.String("timer", name),
+			slog.String(telemetry.Tree, f.Tree), slog.Int(telemetry.Shard, int(f.Shard)), slog.String("error", f.Err.Error()))
+	}
 	if err == nil && len(o.failures) > 0 {
 		err = o.failures[0].Err
 	}

@@ -35,7 +35,7 @@ var peerReach = map[string][]string{"client": {"functions"}}
 var foreign = []string{
 	"net", "net/http",
 	"github.com/Azure", "github.com/aws", "go.etcd.io/bbolt",
-	"github.com/gorilla", "github.com/prometheus", "github.com/getkin", "github.com/alecthomas",
+	"github.com/gorilla", "github.com/prometheus", "github.com/getkin", "github.com/alecthomas", "go.opentelemetry.io",
 }
 
 // ImportDirection finds imports of the project's own packages that point the
