@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Installs a server that tests work with, by apt and only if it is missing. No
+# Installs a program that tests work with, by apt and only if it is missing. No
 # system service is started. Prints the folder of its programs.
 #
-# Usage: install-engine.sh redis|postgres|mariadb|prometheus
+# Usage: install-engine.sh redis|postgres|mariadb|prometheus|buildah
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -13,7 +13,8 @@ redis)      package=redis-server   program=redis-server ;;
 postgres)   package=postgresql     program=initdb ;;
 mariadb)    package=mariadb-server program=mariadbd ;;
 prometheus) package=prometheus     program=prometheus ;;
-*)          fail "usage: install-engine.sh redis|postgres|mariadb|prometheus" ;;
+buildah)    package=buildah        program=buildah ;;
+*)          fail "usage: install-engine.sh redis|postgres|mariadb|prometheus|buildah" ;;
 esac
 
 # Servers live in sbin, and those of PostgreSQL in a folder per version, the

@@ -24,7 +24,7 @@ fi
 
 # The servers that the tests of migration read from, and the Prometheus that the
 # tests of telemetry ask. None is left running.
-for engine in redis postgres mariadb prometheus; do
+for engine in redis postgres mariadb prometheus buildah; do
   ./scripts/install-engine.sh "$engine" >/dev/null
 done
 ./scripts/install-cosmos.sh >/dev/null

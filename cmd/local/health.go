@@ -26,7 +26,7 @@ func health(ctx context.Context, s *settings, _ io.Writer) error {
 		return fmt.Errorf("ask for health: --listen %s names no port at which a service could be", s.Listen)
 	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		host = "localhost"
+		host = "127.0.0.1" // by number: an image need not know names
 	}
 	base := "http://"
 	if s.TLS || s.TLSCert != "" {
