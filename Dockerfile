@@ -4,6 +4,10 @@
 #   go mod download
 #   docker build --build-context "modcache=$(go env GOMODCACHE)" --build-arg "VERSION=$(git describe --always)" -t lattice .
 #
+# With a network, and without Go on the machine:
+#
+#   docker build --build-arg GOPROXY=… --build-arg GOMODCACHE=/gomod -t lattice .
+#
 # docs/deploy.md says how to run it.
 
 # Any image with Go at /usr/local/go and the certificates of the authorities at Debian's place.
@@ -15,12 +19,13 @@ FROM scratch AS modcache
 FROM ${GO_IMAGE} AS build
 ARG TARGETARCH
 ARG VERSION=
-# Where modules are looked for. Their hashes are in go.sum, wherever they come from.
-ARG GOPROXY=file:///modcache/cache/download
+# Where modules are, and where they are looked for. Their hashes are in go.sum, wherever they come from.
+ARG GOMODCACHE=/modcache
+ARG GOPROXY=off
 ENV CGO_ENABLED=0 \
     GOARCH=${TARGETARCH} \
     GOCACHE=/gocache \
-    GOMODCACHE=/gomod \
+    GOMODCACHE=${GOMODCACHE} \
     GOPROXY=${GOPROXY} \
     GOTOOLCHAIN=local \
     GOFLAGS="-mod=readonly -trimpath -buildvcs=false '-ldflags=-s -w -X github.com/latticekv/lattice/functions/service.stamped=${VERSION}'"

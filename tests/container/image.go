@@ -115,6 +115,12 @@ type image struct {
 // build builds the Dockerfile of the checkout.
 func (b *builder) build(t *testing.T, version string) *image {
 	t.Helper()
+	// Read, so that a result for another Dockerfile is not taken from the cache.
+	for _, name := range []string{"Dockerfile", ".dockerignore"} {
+		if _, err := os.ReadFile(filepath.Join(running.Root(t), name)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	env := strings.Fields(output(t, "go", "env", "GOROOT", "GOMODCACHE", "GOCACHE"))
 	if len(env) != 3 {
 		t.Fatalf("go env says %q", env)

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -185,8 +184,5 @@ func testService(t *testing.T, i *image) {
 	}
 	if out := output(t, asRoot("find", filepath.Join(i.root, "data"), "-mindepth", "1")...); out == "" {
 		t.Error("nothing was written to /data")
-	}
-	if _, err := os.Stat("/data/lattice.db"); err == nil {
-		t.Error("the process wrote outside of its root")
 	}
 }
