@@ -69,7 +69,11 @@ func (w window) share(n int) window {
 	now := time.Now()
 	finish := now.Add(w.finish.Sub(now) / time.Duration(n))
 	// What does not end is given up a little later, the last one at the cut.
-	return window{finish, finish.Add(w.cut.Sub(w.finish) / time.Duration(n))}
+	cut := finish.Add(w.cut.Sub(w.finish))
+	if cut.After(w.cut) {
+		cut = w.cut
+	}
+	return window{finish, cut}
 }
 
 // tick runs one timer within a window.

