@@ -57,6 +57,11 @@ func (s *Server) streamEntries(w http.ResponseWriter, r *request, q tree.ScanQue
 	}
 	n, err := t.Stream(ctx, q, func(item *tree.Item) error {
 		progress()
+		if err := s.holdAnswer(r, int64(len(item.Value))); err != nil {
+			return err
+		}
+		// The reader may take its time for each.
+		defer r.releaseBody(s)
 		return out.entry(item)
 	})
 	if err == nil {

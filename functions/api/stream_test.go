@@ -210,3 +210,18 @@ func TestTimeOfRequestsAndStreamSteps(t *testing.T) {
 		r.direct("GET", tr+"/entries", "", "Accept", ndjsonType).wantProblem(503, CodeUnavailable)
 	})
 }
+
+// TestMemoryForStreamsIsBounded: a value counts while it is written, and no
+// longer.
+func TestMemoryForStreamsIsBounded(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.MaxBufferedBytes = 3 << 20 })
+	r.put(k+"a", strings.Repeat("x", longAnswer+1))
+	r.put(k+"b", strings.Repeat("x", longAnswer+1))
+	r.api.buffered.Store(3<<20 - longAnswer - 1)
+	got := r.do("GET", tr+"/entries", "", "Accept", ndjsonType).wantStatus(200)
+	if !strings.Contains(string(got.body), `{"end":true,"count":2}`) || r.api.buffered.Load() != 3<<20-longAnswer-1 {
+		t.Errorf("%d bytes stay counted: %.100s", r.api.buffered.Load(), got.body)
+	}
+	r.api.buffered.Store(3<<20 - longAnswer)
+	r.do("GET", tr+"/entries", "", "Accept", ndjsonType).wantProblem(503, CodeUnavailable)
+}

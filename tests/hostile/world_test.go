@@ -317,10 +317,14 @@ func (w *world) blobs(all map[string]string) {
 	}
 }
 
-// unchanged fails the test unless everything is as it was.
-func (w *world) unchanged(before map[string]string) {
+// unchanged fails the test unless everything is as it was, but for what is left
+// out.
+func (w *world) unchanged(before map[string]string, without ...func(name, text string) bool) {
 	w.t.Helper()
 	after := w.snapshot()
+	for _, f := range without {
+		maps.DeleteFunc(after, f)
+	}
 	for name := range maps.Keys(after) {
 		if old, ok := before[name]; !ok {
 			w.t.Errorf("new: %s %.200s", name, after[name])
