@@ -42,6 +42,7 @@ func TestFaultsAreCountedByWhatTheyAre(t *testing.T) {
 		`lattice_http_problems_total{code="storage_throttled"}`: 0, "lattice_http_unknown_outcomes_total": 0,
 		`lattice_corrupt_data_total{source="request"}`: 2, `lattice_option{name="MaxConcurrentRequests"}`: 1024,
 		`lattice_option{name="AutoSplitEnabled"}`: 1, `lattice_option{name="HotShardSampleInterval"}`: 30,
+		`lattice_timer_late_after_seconds{timer="collect"}`: 180, `lattice_tick_runs_total{outcome="error",timer="checkpoint"}`: 1,
 	} {
 		if got := metricOf(t, text, series); got != want {
 			t.Errorf("%s is %v, want %v", series, got, want)

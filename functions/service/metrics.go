@@ -16,6 +16,7 @@ import (
 	"github.com/latticekv/lattice/core/store"
 	"github.com/latticekv/lattice/core/tree"
 	"github.com/latticekv/lattice/functions/api"
+	"github.com/latticekv/lattice/functions/schedule"
 	"github.com/latticekv/lattice/functions/timers"
 )
 
@@ -57,14 +58,14 @@ func newMetrics(c clock.Source, o *options.Options, version string) *metrics {
 		faults:   newFaultMetrics(),
 		appends:  newAppendMetrics(),
 	}
-	for _, timer := range []string{timers.Checkpoint, timers.Collect, timers.Migrations, timers.Monitor, timers.Transactions} {
+	for _, timer := range schedule.Names() {
 		m.failures.WithLabelValues(timer)
 		m.ticks.WithLabelValues(timer, "ok")
 		m.ticks.WithLabelValues(timer, "error")
 	}
 	build := gauge("build_info", "1, labelled with the version of the program.", "version")
 	build.WithLabelValues(version).Set(1)
-	m.registry.MustRegister(m.requests, m.seconds, m.bytes, m.ticks, m.tickTime, m.lastTick, m.failures, build, optionGauge(o))
+	m.registry.MustRegister(m.requests, m.seconds, m.bytes, m.ticks, m.tickTime, m.lastTick, m.failures, build, optionGauge(o), lateGauge(o))
 	m.registry.MustRegister(m.storage.operations, m.storage.seconds, m.storage.bytes, m.storage.lastAnswer())
 	m.splits.register(m.registry)
 	m.trees.register(m.registry)

@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/latticekv/lattice/core/options"
+	"github.com/latticekv/lattice/functions/schedule"
 )
 
 // shownOptions are the settings that figures are held against. A tree may have
@@ -30,6 +31,15 @@ func optionGauge(o *options.Options) *prometheus.GaugeVec {
 	g := gauge("option", "Settings of the service that other figures are held against; times are in seconds, yes is 1.", "name")
 	for name, value := range shownOptions(o) {
 		g.WithLabelValues(name).Set(value)
+	}
+	return g
+}
+
+// lateGauge shows from which age on a timer counts as late.
+func lateGauge(o *options.Options) *prometheus.GaugeVec {
+	g := gauge("timer_late_after_seconds", "Age from which on a scheduled function counts as late.", "timer")
+	for _, t := range schedule.All() {
+		g.WithLabelValues(t.Name).Set(t.LateAfter(o).Seconds())
 	}
 	return g
 }
