@@ -265,7 +265,7 @@ func newCloud(t *testing.T, env ...string) *cloud {
 
 // through returns the environment of an instance whose calls of the table pass a
 // gate.
-func (c *cloud) through(g *gate) []string {
+func (c *cloud) through(g *tableGate) []string {
 	var env []string
 	for _, pair := range c.env {
 		env = append(env, strings.ReplaceAll(pair, c.server.TableURL(), g.tableURL))

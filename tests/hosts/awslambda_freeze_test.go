@@ -19,7 +19,7 @@ const frozenFor = 1500 * time.Millisecond
 type winter struct {
 	function *lambda
 	awake    *peer
-	gate     *gate
+	gate     *tableGate
 }
 
 func newWinter(t *testing.T) *winter {

@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// gate stands between a function and the table service. It passes every call on
+// tableGate stands between a function and the table service. It passes every call on
 // as it is, and holds one back when told to.
-type gate struct {
+type tableGate struct {
 	// tableURL is the address of the gate, with the account.
 	tableURL string
 	target   string
@@ -46,13 +46,13 @@ func transactions(r *http.Request) bool {
 
 func queries(r *http.Request) bool { return r.Method == http.MethodGet }
 
-func (c *cloud) gate(t *testing.T) *gate {
+func (c *cloud) gate(t *testing.T) *tableGate {
 	t.Helper()
 	at, err := url.Parse(c.server.TableURL())
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &gate{target: at.Scheme + "://" + at.Host}
+	g := &tableGate{target: at.Scheme + "://" + at.Host}
 	server := httptest.NewServer(g)
 	t.Cleanup(func() {
 		g.arm(nil)
@@ -63,7 +63,7 @@ func (c *cloud) gate(t *testing.T) *gate {
 }
 
 // arm holds the next call that matches; nil holds none, and lets go what is held.
-func (g *gate) arm(h *hold) *hold {
+func (g *tableGate) arm(h *hold) *hold {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.armed != nil {
@@ -89,14 +89,14 @@ func (h *hold) await(t *testing.T) {
 }
 
 // seen returns how many calls came so far.
-func (g *gate) seen() int {
+func (g *tableGate) seen() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.calls
 }
 
 // take returns the hold that is meant for a call, nil if there is none.
-func (g *gate) take(r *http.Request) *hold {
+func (g *tableGate) take(r *http.Request) *hold {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.calls++
@@ -121,7 +121,7 @@ func (g *gate) take(r *http.Request) *hold {
 
 // ServeHTTP implements http.Handler. A call is passed on even if its sender has
 // given it up: the network does not know.
-func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (g *tableGate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return
