@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -165,7 +166,7 @@ func TestLambdaStreamsWhileItReads(t *testing.T) {
 		var last entryLine
 		for {
 			line, err := a.body.ReadString('\n')
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				break
 			}
 			last = entryLine{}
