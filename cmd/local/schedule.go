@@ -10,6 +10,7 @@ import (
 	"github.com/latticekv/lattice/core/clock"
 	"github.com/latticekv/lattice/core/options"
 	table "github.com/latticekv/lattice/functions/schedule"
+	"github.com/latticekv/lattice/functions/telemetry"
 )
 
 // schedule stands in for the timers of a cloud host: it calls the service's
@@ -47,14 +48,15 @@ func (s *schedule) run(ctx context.Context) {
 }
 
 func (s *schedule) tick(ctx context.Context, timer string) {
+	ctx = telemetry.WithRequestID(ctx, "")
 	began := s.clock.Now().Mono
 	result, err := s.call(ctx, timer)
 	took := s.clock.Now().Mono - began
 	switch {
 	case err == nil:
-		s.logger.Debug("timer ran", "timer", timer, "took", took, "result", string(result))
+		s.logger.DebugContext(ctx, "timer ran", "timer", timer, "took", took, "result", string(result))
 	case ctx.Err() == nil:
 		// The next tick comes anyway; what this one did not do waits for it.
-		s.logger.Warn("timer failed", "timer", timer, "took", took, "error", err)
+		s.logger.WarnContext(ctx, "timer failed", "timer", timer, "took", took, "error", err)
 	}
 }

@@ -10,8 +10,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/aws/aws-lambda-go/lambdacontext"
+
 	"github.com/latticekv/lattice/core/clock"
 	table "github.com/latticekv/lattice/functions/schedule"
+	"github.com/latticekv/lattice/functions/telemetry"
 	"github.com/latticekv/lattice/functions/tick"
 )
 
@@ -34,12 +37,15 @@ func (f *function) schedule(ctx context.Context, timers ...string) (map[string]j
 		return nil, errTooLate
 	}
 	defer f.flush(ctx, w)
+	if of, ok := lambdacontext.FromContext(ctx); ok {
+		ctx = telemetry.WithRequestID(ctx, of.AwsRequestID)
+	}
 	waiting := len(timers)
 	rounds := table.Rounds{Clock: clock.NewSystem(), Timers: timers, Lasts: w.lasts(), Call: func(ctx context.Context, timer string) (json.RawMessage, error) {
 		result, err := f.tick(ctx, w.share(max(waiting, 1)), timer)
 		waiting--
 		if err != nil {
-			f.logger.Error("timer failed", "timer", timer, "error", err)
+			f.logger.ErrorContext(ctx, "timer failed", "timer", timer, "error", err)
 		}
 		return result, err
 	}}

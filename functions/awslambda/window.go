@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"runtime/debug"
 	"time"
+
+	"github.com/latticekv/lattice/functions/telemetry"
 )
 
 const (
@@ -82,7 +84,7 @@ func (f *function) serve(w http.ResponseWriter, r *http.Request) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			failure := &panicError{p, debug.Stack()}
-			f.logger.Error("handler panicked", "panic", fmt.Sprint(p), "stack", string(failure.stack))
+			f.logger.Error("handler panicked", telemetry.RequestID, r.Header.Get("X-Request-Id"), "panic", fmt.Sprint(p), "stack", string(failure.stack))
 			err = failure
 		}
 	}()

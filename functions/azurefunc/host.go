@@ -12,11 +12,15 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/latticekv/lattice/functions/telemetry"
 	"github.com/latticekv/lattice/functions/tick"
 )
 
 // portVariable is where the Functions host says on which port it will call.
 const portVariable = "FUNCTIONS_CUSTOMHANDLER_PORT"
+
+// invocationHeader names the invocation, in the log of the host as well.
+const invocationHeader = "X-Azure-Functions-Invocationid"
 
 // maxInvocationBytes bounds what is read of an invocation. The host sends a few
 // hundred bytes; it gets its answer whatever it sends, up to here.
@@ -93,10 +97,11 @@ func (h *host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *host) invoke(w http.ResponseWriter, r *http.Request, timer string) {
 	// A body that breaks off is as good as one that does not.
 	_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, maxInvocationBytes))
+	ctx := telemetry.WithRequestID(r.Context(), r.Header.Get(invocationHeader))
 	answer := invocationAnswer{Outputs: map[string]any{}}
-	result, err := tick.InProcess(r.Context(), h.service, h.token, timer)
+	result, err := tick.InProcess(ctx, h.service, h.token, timer)
 	if err != nil {
-		h.logger.Error("timer failed", "timer", timer, "error", err)
+		h.logger.ErrorContext(ctx, "timer failed", "timer", timer, "error", err)
 		outcome := tickOutcome{Error: err.Error()}
 		var failed *tick.Error
 		if errors.As(err, &failed) {
@@ -109,6 +114,6 @@ func (h *host) invoke(w http.ResponseWriter, r *http.Request, timer string) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	if err := json.NewEncoder(w).Encode(answer); err != nil {
-		h.logger.Warn("answer to the host was not written", "timer", timer, "error", err)
+		h.logger.WarnContext(ctx, "answer to the host was not written", "timer", timer, "error", err)
 	}
 }

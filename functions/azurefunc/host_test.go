@@ -80,6 +80,20 @@ func TestTimerInvocationRunsTheTimer(t *testing.T) {
 	}
 }
 
+func TestTimerRunsUnderTheIdOfTheInvocation(t *testing.T) {
+	id := ""
+	service := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id = r.Header.Get("X-Request-Id")
+		_, _ = io.WriteString(w, `{}`)
+	})
+	r := httptest.NewRequest(http.MethodPost, "/checkpoint", strings.NewReader("{}"))
+	r.Header.Set("X-Azure-Functions-InvocationId", "4f2c-1")
+	newHost(service).invoke(httptest.NewRecorder(), r, "checkpoint")
+	if id != "4f2c-1" {
+		t.Errorf("the service got the id %q", id)
+	}
+}
+
 func TestFailedTimerIsToldInsideA200(t *testing.T) {
 	failures := map[string]http.HandlerFunc{
 		"refused": func(w http.ResponseWriter, _ *http.Request) {

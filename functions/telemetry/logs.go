@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+	"crypto/rand"
 	"log/slog"
 	"slices"
 
@@ -33,6 +34,15 @@ func With(ctx context.Context, attrs ...slog.Attr) context.Context {
 		}
 	}
 	return context.WithValue(ctx, attrsKey{}, append(all, attrs...))
+}
+
+// WithRequestID returns a context of a request or tick of this id; one is drawn if
+// none is given. What is called under it takes the id over.
+func WithRequestID(ctx context.Context, id string) context.Context {
+	if id == "" {
+		id = rand.Text()
+	}
+	return With(ctx, slog.String(RequestID, id))
 }
 
 // Attr returns the text of one attribute of a context, empty if it has none.

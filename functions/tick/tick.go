@@ -14,6 +14,7 @@ import (
 
 	"github.com/latticekv/lattice/functions/capture"
 	"github.com/latticekv/lattice/functions/schedule"
+	"github.com/latticekv/lattice/functions/telemetry"
 )
 
 // Names returns the scheduled functions in the order in which a host that
@@ -42,7 +43,8 @@ func (e *Error) Error() string {
 }
 
 // Request returns the call of a timer endpoint of the service at base, an
-// address without a trailing slash. The token is the internal credential.
+// address without a trailing slash. The token is the internal credential. The call
+// has the request id of ctx, if that has one.
 func Request(ctx context.Context, base, token, timer string) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/internal/timers/"+timer, http.NoBody)
 	if err != nil {
@@ -50,6 +52,9 @@ func Request(ctx context.Context, base, token, timer string) (*http.Request, err
 	}
 	req.Header.Set("Authorization", "Bearer "+token)
 	req.Header.Set("Accept", "application/json")
+	if id := telemetry.Attr(ctx, telemetry.RequestID); id != "" {
+		req.Header.Set("X-Request-Id", id)
+	}
 	return req, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/latticekv/lattice/functions/telemetry"
 	"github.com/latticekv/lattice/functions/timers"
 )
 
@@ -51,6 +52,22 @@ func TestTimerIsCalledWithTheInternalCredential(t *testing.T) {
 			t.Error("a handler may read the body, but there is none")
 		}
 	})
+}
+
+// Whoever runs a timer finds it in the log of the service under one id.
+func TestTimerIsCalledUnderTheIdOfItsContext(t *testing.T) {
+	for want, ctx := range map[string]context.Context{"id-1": telemetry.WithRequestID(t.Context(), "id-1"), "": t.Context()} {
+		req, err := Request(ctx, "http://timer.test", "secret", timers.Collect)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := req.Header.Get("X-Request-Id"); got != want {
+			t.Errorf("called under %q, want %q", got, want)
+		}
+	}
+	if a, b := telemetry.WithRequestID(t.Context(), ""), telemetry.WithRequestID(t.Context(), ""); telemetry.Attr(a, telemetry.RequestID) == telemetry.Attr(b, telemetry.RequestID) {
+		t.Error("two ticks have one id")
+	}
 }
 
 func TestFailuresAreErrors(t *testing.T) {

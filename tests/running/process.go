@@ -66,11 +66,12 @@ func Supervise(t testing.TB, cmd *exec.Cmd) (*Process, error) {
 	return p, nil
 }
 
-// Environment returns the environment without settings of the service.
+// Environment returns the environment without settings of the service and of its
+// telemetry.
 func Environment() []string {
 	var env []string
 	for _, pair := range os.Environ() {
-		ours := strings.HasPrefix(pair, "LATTICE_") || strings.HasPrefix(pair, "AZURE_")
+		ours := strings.HasPrefix(pair, "LATTICE_") || strings.HasPrefix(pair, "AZURE_") || strings.HasPrefix(pair, "OTEL_")
 		if !ours || strings.HasPrefix(pair, "LATTICE_AZURITE=") {
 			env = append(env, pair)
 		}
