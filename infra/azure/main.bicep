@@ -2,7 +2,7 @@
 // storage that the Functions host wants for itself, logs, and alerts. docs/deploy.md says how to deploy it.
 //
 // No key of a storage account is used anywhere, and shared keys are off. The identity of the app may use one table and
-// one container of the data account, which are made here, and nothing else there.
+// one container of the data account, which are made there, and nothing else in it.
 
 targetScope = 'resourceGroup'
 
@@ -121,8 +121,6 @@ var suffix = uniqueString(resourceGroup().id, name)
 
 // The ids of roles are the same in every tenant.
 var roles = {
-  storageTableDataContributor: '0a9a7e1f-b9d0-4cc4-a60d-0319b160aaa3'
-  storageBlobDataContributor: 'ba92f5b4-2d11-453d-a403-e96b0029c9fe'
   storageBlobDataOwner: 'b7e6dc6d-f1e8-4753-8033-0f276bb0955b'
   monitoringMetricsPublisher: '3913510d-42f4-4e42-8a64-420c390055eb'
 }
@@ -135,99 +133,20 @@ resource identity 'Microsoft.ManagedIdentity/userAssignedIdentities@2023-01-31' 
 
 // ---- The data ----
 
-resource data 'Microsoft.Storage/storageAccounts@2023-05-01' = {
-  name: '${name}d${suffix}'
-  location: location
-  tags: tags
-  kind: 'StorageV2'
-  sku: {
-    name: storageRedundancy
-  }
-  properties: {
-    accessTier: 'Hot'
-    allowSharedKeyAccess: false
-    allowBlobPublicAccess: false
-    allowCrossTenantReplication: false
-    defaultToOAuthAuthentication: true
-    minimumTlsVersion: 'TLS1_2'
-    supportsHttpsTrafficOnly: true
-    publicNetworkAccess: 'Enabled'
-    encryption: {
-      keySource: 'Microsoft.Storage'
-      requireInfrastructureEncryption: infrastructureEncryption
-      services: {
-        blob: {
-          enabled: true
-          keyType: 'Account'
-        }
-        table: {
-          enabled: true
-          keyType: 'Account'
-        }
-      }
-    }
-  }
-
-  resource tables 'tableServices' = {
-    name: 'default'
-
-    resource table 'tables' = {
-      name: tableName
-    }
-  }
-
-  resource blobs 'blobServices' = {
-    name: 'default'
-    properties: {
-      deleteRetentionPolicy: blobSoftDeleteDays == 0 ? {
-        enabled: false
-      } : {
-        enabled: true
-        days: blobSoftDeleteDays
-      }
-      containerDeleteRetentionPolicy: {
-        enabled: true
-        days: containerSoftDeleteDays
-      }
-      // Names of blobs are never used twice, so versions would protect nothing and cost much.
-      isVersioningEnabled: false
-    }
-
-    resource container 'containers' = {
-      name: containerName
-      properties: {
-        publicAccess: 'None'
-      }
-    }
-  }
-}
-
-resource dataLock 'Microsoft.Authorization/locks@2020-05-01' = if (lockData) {
-  name: 'keep-the-data'
-  scope: data
-  properties: {
-    level: 'CanNotDelete'
-    notes: 'All state of Lattice is in this account.'
-  }
-}
-
-resource rowsForApp 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
-  name: guid(data::tables::table.id, identity.id, roles.storageTableDataContributor)
-  scope: data::tables::table
-  properties: {
+module data 'data.bicep' = {
+  name: '${name}-data'
+  params: {
+    name: name
+    location: location
+    tags: tags
     principalId: identity.properties.principalId
-    principalType: 'ServicePrincipal'
-    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', roles.storageTableDataContributor)
-  }
-}
-
-resource blobsForApp 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
-  name: guid(data::blobs::container.id, identity.id, roles.storageBlobDataContributor)
-  scope: data::blobs::container
-  properties: {
-    principalId: identity.properties.principalId
-    principalType: 'ServicePrincipal'
-    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', roles.storageBlobDataContributor)
+    storageRedundancy: storageRedundancy
+    infrastructureEncryption: infrastructureEncryption
+    blobSoftDeleteDays: blobSoftDeleteDays
+    containerSoftDeleteDays: containerSoftDeleteDays
+    lockData: lockData
+    tableName: tableName
+    containerName: containerName
   }
 }
 
@@ -330,8 +249,8 @@ module app 'app.bicep' = {
     alwaysReadyInstances: alwaysReadyInstances
     hostStorageName: hostStorage.name
     insightsName: insights.name
-    tableUrl: data.properties.primaryEndpoints.table
-    blobUrl: data.properties.primaryEndpoints.blob
+    tableUrl: data.outputs.tableUrl
+    blobUrl: data.outputs.blobUrl
     tableName: tableName
     containerName: containerName
     logLevel: logLevel
@@ -345,8 +264,7 @@ module app 'app.bicep' = {
   }
   // The app cannot start before it may read its data and its package.
   dependsOn: [
-    rowsForApp
-    blobsForApp
+    data
     hostStorageForApp
     insightsForApp
   ]
@@ -359,7 +277,7 @@ module alerts 'alerts.bicep' = {
     location: location
     tags: tags
     appName: app.outputs.name
-    dataAccountId: data.id
+    dataAccountId: data.outputs.accountId
     workspaceId: workspace.id
     actionGroupIds: actionGroupIds
   }
@@ -372,7 +290,7 @@ output appName string = app.outputs.name
 output url string = app.outputs.url
 
 @description('Storage account with the data.')
-output dataAccountName string = data.name
+output dataAccountName string = data.outputs.accountName
 
 @description('Client id of the identity of the app.')
 output identityClientId string = identity.properties.clientId

@@ -11,6 +11,7 @@ import (
 
 const (
 	mainBicep   = "infra/azure/main.bicep"
+	dataBicep   = "infra/azure/data.bicep"
 	appBicep    = "infra/azure/app.bicep"
 	alertsBicep = "infra/azure/alerts.bicep"
 	paramFile   = "infra/azure/main.bicepparam"
@@ -18,19 +19,19 @@ const (
 
 // azure are the templates of Azure.
 type azure struct {
-	main, app, alerts *bicep
+	main, data, app, alerts *bicep
 	// values is the sample of parameters, which the grammar does not know.
 	values string
 	// known are the environment variables that the programs read.
 	known []string
 }
 
-func (a *azure) files() []*bicep { return []*bicep{a.main, a.app, a.alerts} }
+func (a *azure) files() []*bicep { return []*bicep{a.main, a.data, a.app, a.alerts} }
 
 // loadAzure parses the templates.
 func loadAzure(all texts, known []string) (a *azure, err error) {
 	a = &azure{values: all[paramFile], known: known}
-	for path, to := range map[string]**bicep{mainBicep: &a.main, appBicep: &a.app, alertsBicep: &a.alerts} {
+	for path, to := range map[string]**bicep{mainBicep: &a.main, dataBicep: &a.data, appBicep: &a.app, alertsBicep: &a.alerts} {
 		if *to, err = parseBicep(path, all[path]); err != nil {
 			return nil, err
 		}
@@ -49,11 +50,13 @@ func described(a *azure) (found []string) {
 		}
 	}
 	// The bounds are those of what people set; modules get it from main.
-	for _, d := range a.main.all("param") {
-		_, least := d.about["minValue"]
-		_, listed := d.about["allowed"]
-		if d.typ == "int" && !least && !listed {
-			b.add("%s:%d: number %s has no bounds", a.main.path, d.line, d.name)
+	for _, f := range []*bicep{a.main, a.data} {
+		for _, d := range f.all("param") {
+			_, least := d.about["minValue"]
+			_, listed := d.about["allowed"]
+			if d.typ == "int" && !least && !listed {
+				b.add("%s:%d: number %s has no bounds", f.path, d.line, d.name)
+			}
 		}
 	}
 	return found
@@ -119,7 +122,7 @@ func versions(a *azure) (found []string) {
 // storage objects to accounts that open more than they must.
 func storage(a *azure) (found []string) {
 	b := (*breaches)(&found)
-	accounts := a.main.resources("Microsoft.Storage/storageAccounts")
+	accounts := slices.Concat(a.main.resources("Microsoft.Storage/storageAccounts"), a.data.resources("Microsoft.Storage/storageAccounts"))
 	if len(accounts) != 2 {
 		b.add("%d storage accounts", len(accounts))
 	}
@@ -131,21 +134,23 @@ func storage(a *azure) (found []string) {
 			b.want(d.name+"."+key, d.value.said("properties", key), want)
 		}
 	}
-	for _, d := range a.main.all("resource") {
+	for _, d := range slices.Concat(a.main.all("resource"), a.data.all("resource")) {
 		if d.typ == "containers" {
 			b.want(d.name+".publicAccess", d.value.said("properties", "publicAccess"), "'None'")
 		}
 	}
-	data := a.main.find("resource", "data").value
+	data := a.data.find("resource", "data").value
 	b.want("redundancy of the data", data.said("sku", "name"), "storageRedundancy")
 	b.want("second encryption", data.said("properties", "encryption", "requireInfrastructureEncryption"), "infrastructureEncryption")
-	b.want("table", a.main.find("resource", "table").value.said("name"), "tableName")
-	b.want("container", a.main.find("resource", "container").value.said("name"), "containerName")
-	if redundancy := a.main.find("param", "storageRedundancy").about["allowed"]; strings.Contains(redundancy, "GRS") {
-		b.add("the data may be copied to another region, in pieces that need not fit: %s", redundancy)
+	b.want("table", a.data.find("resource", "table").value.said("name"), "tableName")
+	b.want("container", a.data.find("resource", "container").value.said("name"), "containerName")
+	for _, f := range []*bicep{a.main, a.data} {
+		if redundancy := f.find("param", "storageRedundancy").about["allowed"]; strings.Contains(redundancy, "GRS") {
+			b.add("%s: the data may be copied to another region, in pieces that need not fit: %s", f.path, redundancy)
+		}
 	}
-	b.want("lock", a.main.find("resource", "dataLock").value.said("properties", "level"), "'CanNotDelete'")
-	b.want("scope of the lock", a.main.find("resource", "dataLock").value.said("scope"), "data")
+	b.want("lock", a.data.find("resource", "dataLock").value.said("properties", "level"), "'CanNotDelete'")
+	b.want("scope of the lock", a.data.find("resource", "dataLock").value.said("scope"), "data")
 	return found
 }
 
@@ -195,12 +200,12 @@ var roleOf = regexp.MustCompile(`^subscriptionResourceId\('Microsoft\.Authorizat
 // privileges objects to roles beyond the grants.
 func privileges(a *azure) (found []string) {
 	b := (*breaches)(&found)
-	roles := map[string]string{}
-	for _, p := range a.main.find("var", "roles").value.properties() {
-		roles[p.key] = p.value.unquoted()
-	}
 	left := maps.Clone(grants)
 	for _, f := range a.files() {
+		principal := "identity.properties.principalId"
+		if f == a.data {
+			principal = "principalId"
+		}
 		for _, d := range f.resources("Microsoft.Authorization/roleAssignments") {
 			where := fmt.Sprintf("%s:%d: role assignment %s", f.path, d.line, d.name)
 			m := roleOf.FindStringSubmatch(d.value.said("properties", "roleDefinitionId"))
@@ -213,17 +218,20 @@ func privileges(a *azure) (found []string) {
 				b.add("%s gives %s, which nobody needs, or needs twice", where, m[1])
 				continue
 			}
-			b.want(where+": id of the role", roles[m[1]], grant.id)
+			b.want(where+": id of the role", f.find("var", "roles").value.at(m[1]).unquoted(), grant.id)
 			b.want(where+": scope", d.value.said("scope"), grant.scope)
-			b.want(where+": principal", d.value.said("properties", "principalId"), "identity.properties.principalId")
+			b.want(where+": principal", d.value.said("properties", "principalId"), principal)
 			b.want(where+": type of principal", d.value.said("properties", "principalType"), "'ServicePrincipal'")
 		}
 	}
+	b.want("who may use the data", a.main.find("module", "data").value.said("params", "principalId"), "identity.properties.principalId")
 	for role := range left {
 		b.add("the app lacks the role %s", role)
 	}
-	if !strings.Contains(a.main.root.text(), "targetScope = 'resourceGroup'") {
-		b.add("the template is not for a resource group")
+	for _, f := range []*bicep{a.main, a.data} {
+		if !strings.Contains(f.root.text(), "targetScope = 'resourceGroup'") {
+			b.add("%s is not for a resource group", f.path)
+		}
 	}
 	return found
 }

@@ -29,13 +29,14 @@ var azureChecks = []check[*azure]{
 		{alertsBicep, "metricAlerts@2018-03-01", "metricAlerts"},
 	}},
 	{"storage is closed", storage, []plant{
-		{mainBicep, "allowSharedKeyAccess: false", "allowSharedKeyAccess: true"},
+		{dataBicep, "allowSharedKeyAccess: false", "allowSharedKeyAccess: true"},
 		{mainBicep, "    allowBlobPublicAccess: false\n", ""},
 		{mainBicep, "minimumTlsVersion: 'TLS1_2'", "minimumTlsVersion: 'TLS1_0'"},
-		{mainBicep, "publicAccess: 'None'", "publicAccess: 'Blob'"},
+		{dataBicep, "publicAccess: 'None'", "publicAccess: 'Blob'"},
 		{mainBicep, "supportsHttpsTrafficOnly: true", "supportsHttpsTrafficOnly: false"},
 		{mainBicep, "'Standard_LRS'\n  'Standard_ZRS'", "'Standard_GRS'\n  'Standard_ZRS'"},
-		{mainBicep, "scope: data\n", "scope: hostStorage\n"},
+		{dataBicep, "scope: data\n", "scope: resourceGroup()\n"},
+		{dataBicep, "minimumTlsVersion: 'TLS1_2'", "minimumTlsVersion: 'TLS1_0'"},
 	}},
 	{"the app is closed", site, []plant{
 		{appBicep, "httpsOnly: true", "httpsOnly: false"},
@@ -46,12 +47,14 @@ var azureChecks = []check[*azure]{
 		{appBicep, "scmMinTlsVersion: '1.2'", "scmMinTlsVersion: '1.0'"},
 	}},
 	{"roles are the least ones", privileges, []plant{
-		{mainBicep, "scope: data::tables::table", "scope: data"},
-		{mainBicep, "  scope: data::blobs::container\n", ""},
-		{mainBicep, "ba92f5b4-2d11-453d-a403-e96b0029c9fe", "b24988ac-6180-42a0-ab88-20f7382dd24c"},
-		{mainBicep, "roleDefinitions', roles.storageTableDataContributor)", "roleDefinitions', roles.storageBlobDataOwner)"},
-		{mainBicep, "roleDefinitions', roles.storageTableDataContributor)", "roleDefinitions', 'b24988ac-6180-42a0-ab88-20f7382dd24c')"},
+		{dataBicep, "scope: data::tables::table", "scope: data"},
+		{dataBicep, "  scope: data::blobs::container\n", ""},
+		{dataBicep, "ba92f5b4-2d11-453d-a403-e96b0029c9fe", "b24988ac-6180-42a0-ab88-20f7382dd24c"},
+		{dataBicep, "roleDefinitions', roles.storageTableDataContributor)", "roleDefinitions', roles.storageBlobDataOwner)"},
+		{dataBicep, "roleDefinitions', roles.storageTableDataContributor)", "roleDefinitions', 'b24988ac-6180-42a0-ab88-20f7382dd24c')"},
 		{mainBicep, "principalId: identity.properties.principalId", "principalId: name"},
+		{dataBicep, "principalId: principalId", "principalId: name"},
+		{mainBicep, "roles.storageBlobDataOwner)\n  }\n}", "roles.storageBlobDataOwner)\n  }\n}\n\nresource more 'Microsoft.Authorization/roleAssignments@2022-04-01' = {\n  name: name\n}"},
 		{mainBicep, "targetScope = 'resourceGroup'", "targetScope = 'subscription'"},
 	}},
 	{"settings are read by somebody", appSettings, []plant{
@@ -92,7 +95,7 @@ var azureChecks = []check[*azure]{
 	}},
 }
 
-var azurePaths = []string{mainBicep, appBicep, alertsBicep, paramFile}
+var azurePaths = []string{mainBicep, dataBicep, appBicep, alertsBicep, paramFile}
 
 func TestAzureTemplates(t *testing.T) {
 	known, err := variables(running.Root(t))

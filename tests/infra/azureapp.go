@@ -180,7 +180,7 @@ func references(a *azure) (found []string) {
 			}
 		}
 	}
-	modules := map[string]*bicep{"app.bicep": a.app, "alerts.bicep": a.alerts}
+	modules := map[string]*bicep{"data.bicep": a.data, "app.bicep": a.app, "alerts.bicep": a.alerts}
 	for _, d := range a.main.all("module") {
 		callee := modules[d.typ]
 		if callee == nil {

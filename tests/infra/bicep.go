@@ -43,6 +43,9 @@ func (n node) walk(visit func(node)) {
 
 // unquoted is the text of a string without interpolation.
 func (n node) unquoted() string {
+	if n.Node == nil {
+		return ""
+	}
 	text := strings.Trim(n.text(), "'")
 	return strings.NewReplacer(`\'`, `'`, `\\`, `\`).Replace(text)
 }
