@@ -42,7 +42,7 @@ type world struct {
 
 // intervals are those of a day, in half a minute.
 var intervals = []string{
-	"--store=azure", "--log-level=error", "--leases=false", "--request-timeout=2s", "--routing-retry-budget=2s",
+	"--store=azure", "--log-level=error", "--leases=false", "--request-timeout=5s",
 	"--hot-shard-sample-interval=1s", "--hot-shard-ops-per-second-threshold=40", "--hot-shard-min-shard-entries=16",
 	"--auto-split-min-tree-age=1s", "--hot-shard-split-cooldown=5s", "--max-cluster-concurrent-auto-splits=4", "--migrations-interval=300ms",
 	"--transactions-interval=500ms", "--tx-decision-retention=1s", "--checkpoint-interval=500ms", "--checkpoint-tail-rows=20", "--collect-interval=1s",
