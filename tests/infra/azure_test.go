@@ -3,7 +3,7 @@ package infra
 import (
 	"os"
 	"path/filepath"
-	"strings"
+	"regexp"
 	"testing"
 
 	"github.com/latticekv/lattice/tests/running"
@@ -123,7 +123,7 @@ func TestTimerFailuresAreLoggedAsTheAlertExpects(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(text), `Error("`+failureText+`"`) {
+	if !regexp.MustCompile(`\.Error(Context)?\((ctx, )?"` + failureText + `"`).Match(text) {
 		t.Errorf("the custom handler does not log %q", failureText)
 	}
 }
