@@ -7,6 +7,8 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/url"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -55,8 +57,8 @@ type jwksState struct {
 	ever   bool
 }
 
-func newJWKSCache(url string, transport http.RoundTripper, c clock.Source, logger *slog.Logger) *jwksCache {
-	j := &jwksCache{url: url, clock: c, logger: logger, turn: make(chan struct{}, 1)}
+func newJWKSCache(address string, transport http.RoundTripper, c clock.Source, logger *slog.Logger) *jwksCache {
+	j := &jwksCache{url: address, clock: c, logger: logger, turn: make(chan struct{}, 1)}
 	j.client = &http.Client{Transport: transport, Timeout: fetchTimeout, CheckRedirect: func(*http.Request, []*http.Request) error {
 		// Whoever may answer for the issuer is configured, not told by the network.
 		return errors.New("redirects are not followed")
@@ -147,10 +149,17 @@ func (j *jwksCache) fetch(ctx context.Context) *jwksState {
 	if err == nil {
 		next.keys, next.fetched = keys, began
 	} else {
-		j.logger.Warn("the keys of the issuer were not fetched; those known stay valid", "url", j.url, "error", err)
+		j.logger.Warn("the keys of the issuer were not fetched; those known stay valid", "url", bareAddress(j.url), "error", err)
 	}
 	j.state.Store(&next)
 	return &next
+}
+
+// bareAddress is an address for the log: without the parameters, one of which may
+// be a key of whoever publishes the keys.
+func bareAddress(text string) string {
+	bare, _, _ := strings.Cut(text, "?")
+	return bare
 }
 
 func (j *jwksCache) ask(ctx context.Context) (map[string]publicKey, error) {
@@ -161,6 +170,10 @@ func (j *jwksCache) ask(ctx context.Context) (map[string]publicKey, error) {
 	req.Header.Set("Accept", "application/jwk-set+json, application/json")
 	resp, err := j.client.Do(req)
 	if err != nil {
+		if failed := (*url.Error)(nil); errors.As(err, &failed) {
+			// It quotes the address, in which there may be a key.
+			err = failed.Err
+		}
 		return nil, err
 	}
 	defer resp.Body.Close()

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
@@ -240,4 +241,20 @@ func FuzzKeySet(f *testing.F) {
 			}
 		}
 	})
+}
+
+// failing is a network that quotes what it was asked for, as net/http does.
+type failing struct{}
+
+func (failing) RoundTrip(*http.Request) (*http.Response, error) { return nil, errors.New("no route") }
+
+func TestAddressOfTheKeysIsToldWithoutItsParameters(t *testing.T) {
+	var logs bytes.Buffer
+	j := newJWKSCache("https://issuer.example/keys?code=hush", failing{}, newHandClock(), slog.New(slog.NewTextHandler(&logs, nil)))
+	if _, err := j.lookup(t.Context(), "k"); !errors.Is(err, ErrUnavailable) {
+		t.Fatal(err)
+	}
+	if text := logs.String(); strings.Contains(text, "hush") || !strings.Contains(text, "https://issuer.example/keys") || !strings.Contains(text, "no route") {
+		t.Error(text)
+	}
 }

@@ -9,7 +9,8 @@ import (
 const leastAttacks = 100
 
 // TestHostileRequestsAreRefusedWithoutATrace sends every attack to every program
-// and looks whether anything that is stored has changed.
+// that listens, and what can be an event to the one that does not, and looks
+// whether anything that is stored has changed.
 func TestHostileRequestsAreRefusedWithoutATrace(t *testing.T) {
 	w := newWorld(t)
 	groups := map[string][]attack{
@@ -41,6 +42,7 @@ func TestHostileRequestsAreRefusedWithoutATrace(t *testing.T) {
 		t.Errorf("%d attacks", len(bytes))
 	}
 	t.Logf("%d attacks at %d programs", len(bytes), len(w.targets))
+	t.Run("events", func(t *testing.T) { w.hostileEvents(t, groups) })
 	w.unchanged(before)
 	w.alive()
 }
