@@ -23,7 +23,7 @@ import (
 
 const (
 	// shutdownTimeout bounds the end of a program that a collector does not answer.
-	shutdownTimeout = 4 * time.Second
+	shutdownTimeout = 3 * time.Second
 	// flushTimeout bounds what one invocation waits for a collector, flushPause
 	// how long the next ones do not wait after that was in vain.
 	flushTimeout = time.Second
@@ -149,7 +149,7 @@ func (t *Telemetry) Flush(ctx context.Context) {
 	}
 }
 
-// Shutdown sends what waits and ends the export. It takes four seconds at most,
+// Shutdown sends what waits and ends the export. It takes three seconds at most,
 // less if ctx ends earlier; what could not be sent is lost, and the log says so.
 func (t *Telemetry) Shutdown(ctx context.Context) {
 	if t == nil {
