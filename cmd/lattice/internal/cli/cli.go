@@ -55,7 +55,7 @@ type grammar struct {
 	Export exportCmd `cmd:"" help:"Save the entries of a range as NDJSON, CSV or TSV."`
 
 	Migrate migrateCmd `cmd:"" help:"Migrate a dataset from another store into an empty tree."`
-	Verify  verifyCmd  `cmd:"" help:"Compare a tree with the store it was migrated from."`
+	Verify  verifyCmd  `cmd:"" help:"Compare a tree with the store it was migrated from, or with an export."`
 	Trees   treesCmd   `cmd:"" help:"List, create, change, delete and recover trees."`
 
 	Shards  shardsCmd  `cmd:"" help:"Show how a tree is divided into shards."`

@@ -20,6 +20,8 @@ import (
 
 // verifyCmd compares a source with a tree. It takes what migrate takes.
 type verifyCmd struct {
+	Export verifyExportCmd `cmd:"" help:"Compare with a file that \"lattice export\" wrote."`
+
 	File verifyOf[migrateFileCmd] `cmd:"" help:"Compare with rows of a file: NDJSON, CSV or TSV."`
 
 	Postgres  verifyOf[migratePostgresCmd]  `cmd:"" help:"Compare with a table or query of PostgreSQL."`
