@@ -3,6 +3,7 @@ package operate
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -22,7 +23,7 @@ type cost struct {
 	run func(t *testing.T) metered.Snapshot
 }
 
-// one is the world of most rows: a process that has served the tree before.
+// warm measures on a process that has served the tree before.
 func warm(do func(p *process)) func(t *testing.T) metered.Snapshot {
 	return func(t *testing.T) metered.Snapshot {
 		p := newWorld(t, nil).start()
@@ -127,17 +128,21 @@ func costs() []cost {
 			p.do("PUT", "/v1/trees/b/bulk-loads/load/chunks/0", `{"entries":[`+sets(0, 1000, entryForm)+`]}`)
 		})},
 		{what: "checkpoint of 1 shard of 4 that was written to", run: checkpoint},
-		{what: "split of a shard of 1,000 keys, begin to end", run: split},
+		{what: "split of a shard of 1,000 keys, begin to end", upTo: true, run: split},
 		{what: "`/readyz`", run: warm(func(p *process) { p.do("GET", "/readyz", "") })},
 		{what: "`/healthz`", run: warm(func(p *process) { p.do("GET", "/healthz", "") })},
 		{what: "`/metrics`", run: warm(func(p *process) { p.do("GET", "/metrics", "") })},
 	}
 	for _, timer := range schedule.Names() {
 		for _, trees := range []int{1, 2} {
-			rows = append(rows, cost{what: fmt.Sprintf("tick of `%s`, nothing to do, %d × 4 shards", timer, trees), run: idle(timer, trees)})
+			rows = append(rows, cost{what: idleRow(timer, trees), run: idle(timer, trees)})
 		}
 	}
 	return rows
+}
+
+func idleRow(timer string, trees int) string {
+	return fmt.Sprintf("tick of `%s`, nothing to do, %d × 4 shards", timer, trees)
 }
 
 // idle measures a tick that finds nothing to do, on a process that has run it
@@ -204,27 +209,101 @@ func split(t *testing.T) metered.Snapshot {
 	})
 }
 
-// figures are the columns of the table.
-func figures(s metered.Snapshot, upTo bool) string {
-	cells := []string{}
-	for _, n := range []int64{s.Gets + s.Ranges, s.Applies, s.BlobGets + s.BlobRanges, s.BlobPuts + s.BlobLists} {
-		text := fmt.Sprint(n)
-		if upTo && n > 0 {
-			text = "≤ " + text
-		}
-		cells = append(cells, text)
-	}
-	return strings.Join(cells, " | ")
+// columns are the kinds of operations that the table tells apart.
+func columns(s metered.Snapshot) [4]int64 {
+	return [4]int64{s.Gets + s.Ranges, s.Applies, s.BlobGets + s.BlobRanges, s.BlobPuts + s.BlobLists}
 }
 
-func TestPrintCosts(t *testing.T) {
-	for _, c := range costs() {
+// shown is a row of the document.
+func (c *cost) shown(n [4]int64) string {
+	cells := make([]string, len(n))
+	for i := range n {
+		cells[i] = fmt.Sprint(n[i])
+	}
+	return "| " + c.what + " | " + strings.Join(cells, " | ") + " |"
+}
+
+// TestRequestsCostWhatTheDocumentSays measures every row of its table.
+func TestRequestsCostWhatTheDocumentSays(t *testing.T) {
+	document := read(t)
+	_, table, _ := strings.Cut(document, "<!-- costs -->\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	rows := strings.Split(table, "\n")[2:]
+	measured := map[string][4]int64{}
+	for i, c := range costs() {
 		synctest.Test(t, func(t *testing.T) {
 			s := c.run(t)
-			fmt.Printf("| %s | %s |\n", c.what, figures(s, c.upTo))
+			measured[c.what] = columns(s)
 			if s.Failures > 0 || s.Conflicts > 0 {
 				t.Errorf("%s: %+v", c.what, s)
 			}
 		})
+		got := c.shown(measured[c.what])
+		switch {
+		case i >= len(rows):
+			t.Errorf("the table lacks the row\n%s", got)
+		case c.upTo && !within(rows[i], c.what, measured[c.what]):
+			t.Errorf("the table says\n%s, measured\n%s", rows[i], got)
+		case !c.upTo && rows[i] != got:
+			t.Errorf("the table says\n%s, measured\n%s", rows[i], got)
+		}
 	}
+	if len(rows) != len(measured) {
+		t.Errorf("%d rows in the table, %d measured", len(rows), len(measured))
+	}
+	if want := month(measured); !strings.Contains(document, want) {
+		t.Errorf("the document does not say\n%s", want)
+	}
+}
+
+// within reports whether a row of bounds holds for figures.
+func within(row, what string, n [4]int64) bool {
+	cells := strings.Split(strings.Trim(row, "| "), " | ")
+	if len(cells) != 1+len(n) || cells[0] != what {
+		return false
+	}
+	for i, cell := range cells[1:] {
+		bound, err := strconv.ParseInt(strings.TrimPrefix(cell, "≤ "), 10, 64)
+		if err != nil || n[i] > bound {
+			return false
+		}
+	}
+	return true
+}
+
+const (
+	daysOfMonth = 30
+	// dollarsTable and dollarsBlob are for a million operations.
+	dollarsTable, dollarsBlob = 0.036, 5.0
+)
+
+// month is what the schedule of the cloud hosts costs where nobody does anything.
+func month(measured map[string][4]int64) string {
+	total := func(trees int) (table, blobs int64) {
+		for _, timer := range schedule.All() {
+			ticks := int64(daysOfMonth * 24 * time.Hour / timer.Cloud)
+			n := measured[idleRow(timer.Name, trees)]
+			table += ticks * (n[0] + n[1])
+			blobs += ticks * n[3]
+		}
+		return table, blobs
+	}
+	one, oneBlobs := total(1)
+	two, twoBlobs := total(2)
+	return fmt.Sprintf("- the timers of a cloud host with nothing to do: %s table operations and %s listings with one tree of 4 shards, $%.2f; "+
+		"%s and %s more for each further such tree, $%.2f.\n",
+		group(one), group(oneBlobs), dollars(one, oneBlobs), group(two-one), group(twoBlobs-oneBlobs), dollars(two-one, twoBlobs-oneBlobs))
+}
+
+func dollars(table, blobs int64) float64 {
+	return float64(table)/1e6*dollarsTable + float64(blobs)/1e6*dollarsBlob
+}
+
+// group writes a number with commas.
+func group(n int64) string {
+	text := strconv.FormatInt(n, 10)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
 }
