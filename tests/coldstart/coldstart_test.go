@@ -115,6 +115,21 @@ func (h *handler) do(t *testing.T, method, path, body string, want int) string {
 	return string(answer)
 }
 
+// logs waits until the log has the words; a line may come after the answer.
+func (h *handler) logs(t *testing.T, want string) {
+	t.Helper()
+	deadline, again := time.After(10*time.Second), time.NewTicker(5*time.Millisecond)
+	defer again.Stop()
+	for !strings.Contains(h.Output(), want) {
+		select {
+		case <-again.C:
+		case <-deadline:
+			t.Errorf("the log does not tell %q:\n%s", want, h.Output())
+			return
+		}
+	}
+}
+
 // tick runs a timer as the Functions host does.
 func (h *handler) tick(t *testing.T, timer string) string {
 	t.Helper()
