@@ -70,6 +70,7 @@ func (g *registry) pause(ctx context.Context, attempt int, atLeast time.Duration
 func (g *registry) insert(ctx context.Context, r row) (stored, bool, error) {
 	r.stamp(g.newID())
 	mine := map[string]bool{}
+	var before error
 	for attempt := 0; ; attempt++ {
 		// An insert of unknown outcome may have been applied, and the tree even
 		// purged since; or it may be applied later still. So every attempt has
@@ -85,18 +86,30 @@ func (g *registry) insert(ctx context.Context, r row) (stored, bool, error) {
 			return stored{row: r, etag: etags[0]}, true, nil
 		}
 		if !uncertain(err) || attempt == registryAttempts {
-			return stored{}, false, fmt.Errorf("create %s: %w", rowWhere(r.Name), err)
+			return stored{}, false, fmt.Errorf("create %s: %w", rowWhere(r.Name), afterwards(err, before))
+		}
+		if ctx.Err() == nil {
+			before = err
 		}
 		switch s, rerr := g.read(ctx, r.Name); {
 		case rerr == nil:
 			return s, mine[s.ID], nil
 		case !errors.Is(rerr, ErrTreeNotFound):
-			return stored{}, false, rerr
+			return stored{}, false, afterwards(rerr, before)
 		}
 		if g.pause(ctx, attempt, store.RetryAfter(err)) != nil {
 			return stored{}, false, fmt.Errorf("create %s: %w", rowWhere(r.Name), err)
 		}
 	}
+}
+
+// afterwards adds to an error, as words alone, the one for which there was another
+// attempt: what time ran out on says little about why it took so long.
+func afterwards(err, before error) error {
+	if before == nil || errors.Is(err, before) {
+		return err
+	}
+	return fmt.Errorf("%w; an attempt before failed with: %v", err, before)
 }
 
 // uncertain reports whether a failed write is worth a look at what is stored:
