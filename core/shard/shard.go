@@ -36,6 +36,9 @@ type Shard struct {
 	loading chan struct{}
 	// checkpointing keeps the instance from doing a checkpoint twice at once.
 	checkpointing atomic.Bool
+	// relieveFrom is the time of the monotonic clock from which a writer may do
+	// an overdue checkpoint.
+	relieveFrom atomic.Int64
 	// heat finds the keys that most operations are for.
 	heat heat
 	// reads are operations that no append and no report has taken along yet;

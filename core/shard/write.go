@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 )
 
 // Write performs writes of this shard, each judged by itself: a failed
@@ -108,14 +109,21 @@ func (s *Shard) prepare(ctx context.Context, p *pending) error {
 
 // relieve checkpoints within a request when the log has grown far beyond what
 // the schedule should have left: a cold instance must be able to open the
-// shard, whatever becomes of the timers. Its failure is not the writer's.
+// shard, whatever becomes of the timers. The writer, whose own writes are durable
+// by now, neither fails with it nor waits long; after a failure nobody tries for
+// a while.
 func (s *Shard) relieve(ctx context.Context) {
 	t := s.tuning.Load()
 	s.mu.RLock()
 	late := s.st != nil && (s.st.tail.bytes >= overdue*t.CheckpointTailBytes || s.st.tail.rows() >= overdue*t.CheckpointTailRows)
 	s.mu.RUnlock()
-	if late {
-		_, _ = s.Checkpoint(ctx, CheckpointOptions{MergeBytes: relieveMergeBytes})
+	if !late || s.cfg.Clock.Now().Mono < time.Duration(s.relieveFrom.Load()) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, relieveTimeout)
+	defer cancel()
+	if _, err := s.Checkpoint(ctx, CheckpointOptions{MergeBytes: relieveMergeBytes}); err != nil {
+		s.relieveFrom.Store(int64(s.cfg.Clock.Now().Mono + relievePause))
 	}
 }
 
@@ -125,4 +133,8 @@ const (
 	overdue = 4
 	// relieveMergeBytes bounds the merging that a writer does on the way.
 	relieveMergeBytes = 8 << 20
+	// relieveTimeout bounds what it waits for it.
+	relieveTimeout = 5 * time.Second
+	// relievePause is how long no writer tries after one that failed.
+	relievePause = 30 * time.Second
 )

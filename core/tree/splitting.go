@@ -174,6 +174,9 @@ func (t *Tree) BeginSplit(ctx context.Context, source keyspace.ShardID, cause st
 type MigrationReport struct {
 	// Trees and Splits are the numbers visited; Completed are splits that ended.
 	Trees, Splits, Completed int
+	// Complete says that the walk came round; otherwise the next tick goes on
+	// where this one ended.
+	Complete bool
 	// Begun counts the splits that reshards began.
 	Begun int
 	// Failed counts failures; the first ones are in Failures.
@@ -181,35 +184,28 @@ type MigrationReport struct {
 	Failures []Failure
 }
 
-// Migrations carries the splits of all trees on, for as long as the budget
-// lasts (0 is TickBudget). Calls may overlap, and may be cut off at any moment.
+// Migrations carries the splits of all trees on, tree after tree for as long as
+// the budget lasts (0 is TickBudget); the next call goes on where this one ended.
+// Calls may overlap, and may be cut off at any moment.
 func (db *DB) Migrations(ctx context.Context, budget time.Duration) (MigrationReport, error) {
-	if budget <= 0 {
-		budget = db.opts.TickBudget
-	}
-	var rep MigrationReport
-	deadline := db.clock.Now().Mono + budget
-	for from, more := "", true; more; {
-		var rows []stored
-		var err error
-		if rows, more, err = db.reg.list(ctx, from, walkPage); err != nil || len(rows) == 0 {
-			return rep, err
+	var (
+		walk Report
+		rep  MigrationReport
+	)
+	w := db.walker("~walk-migrations", budget, &walk)
+	w.tree = func(ctx context.Context, s stored) (bool, error) {
+		if s.State == StateActive {
+			rep.Trees++
+			// A share for each, so that one that has much to do leaves time to
+			// those that follow.
+			now := db.clock.Now().Mono
+			db.migrate(ctx, s, now+max((w.deadline-now)/2, 1), &rep)
 		}
-		for _, s := range rows {
-			if db.clock.Now().Mono >= deadline {
-				return rep, nil
-			}
-			if s.State == StateActive {
-				rep.Trees++
-				// A share for each, so that one that has much to do leaves time
-				// to those that follow.
-				now := db.clock.Now().Mono
-				db.migrate(ctx, s, now+max((deadline-now)/2, 1), &rep)
-			}
-			from = rowKey(s.Name) + "!"
-		}
+		return false, nil
 	}
-	return rep, nil
+	err := w.run(ctx)
+	rep.Complete = walk.Complete
+	return rep, err
 }
 
 // migrate carries the splits of one tree on, and begins those that a reshard

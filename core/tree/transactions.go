@@ -44,33 +44,41 @@ func (db *DB) Transactions(ctx context.Context, budget time.Duration) (Transacti
 	var (
 		out TransactionsReport
 		rep Report
+		cut bool
 	)
 	w := db.walker("~walk-transactions", budget, &rep)
 	w.tree = func(ctx context.Context, s stored) (bool, error) {
 		if s.State != StateActive || !s.Settled {
 			return false, nil
 		}
-		return false, db.finishBatches(ctx, s, &out)
+		done, err := db.finishBatches(ctx, s, w.deadline, &out)
+		cut = cut || !done
+		return false, err
 	}
 	err := w.run(ctx)
-	out.Trees, out.Complete, out.Failed, out.Failures = rep.Trees, rep.Complete, rep.Failed, rep.Failures
+	out.Trees, out.Complete, out.Failed, out.Failures = rep.Trees, rep.Complete && !cut, rep.Failed, rep.Failures
 	return out, err
 }
 
-// finishBatches looks at the batches of one tree.
-func (db *DB) finishBatches(ctx context.Context, s stored, rep *TransactionsReport) error {
+// finishBatches looks at the batches of one tree, and at one at least. It reports
+// whether it came to the end before the deadline; what is left is met again by
+// the next tick, which passes quickly over what is done.
+func (db *DB) finishBatches(ctx context.Context, s stored, deadline time.Duration, rep *TransactionsReport) (done bool, err error) {
 	m, err := newMeta(s, db.opts, db.clock.Now())
 	if err != nil {
-		return err
+		return true, err
 	}
 	t := &db.entryOf(s.Name).reader
 	var failed []error
 	for place, n := "", 0; n < maxTxRows; {
 		page, err := db.txns.List(ctx, m.ID, place, txPage)
 		if err != nil {
-			return errors.Join(append(failed, err)...)
+			return true, errors.Join(append(failed, err)...)
 		}
-		for _, r := range page.Rows {
+		for i, r := range page.Rows {
+			if n+i > 0 && db.clock.Now().Mono >= deadline {
+				return false, errors.Join(failed...)
+			}
 			rep.Rows++
 			if err := t.finishBatch(ctx, m, r, rep); err != nil && len(failed) < maxFailures {
 				failed = append(failed, err)
@@ -78,10 +86,10 @@ func (db *DB) finishBatches(ctx context.Context, s stored, rep *TransactionsRepo
 		}
 		n += len(page.Rows)
 		if place = page.Next; place == "" {
-			break
+			return true, errors.Join(failed...)
 		}
 	}
-	return errors.Join(failed...)
+	return false, errors.Join(failed...)
 }
 
 // finishBatch brings one batch forward.

@@ -65,7 +65,7 @@ func (w *walker) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err = w.leg(ctx, start, nil); err == nil {
+	if err = w.leg(ctx, start, nil); err == nil && start != (position{}) {
 		err = w.leg(ctx, position{}, &start)
 	}
 	switch {
@@ -116,6 +116,7 @@ func (w *walker) visit(ctx context.Context, s stored, from position, to *positio
 		w.report.fail(s.Name, 0, err)
 	}
 	if err != nil || !into {
+		w.visited = true // there is nothing more to this tree
 		return context.Cause(ctx)
 	}
 	first := keyspace.ShardID(0)

@@ -74,8 +74,8 @@ var table = []Timer{
 		interval: func(o *options.Options) time.Duration { return o.TransactionsInterval },
 	},
 	{
-		// The logs grow a little longer; a request that opens a shard with a log
-		// that is much too long folds it.
+		// The logs grow a little longer; a writer that meets one which is several
+		// times too long folds it.
 		Name: timers.Checkpoint, Option: "CheckpointInterval", Cloud: 15 * time.Second,
 		About:    "folds the logs of shards into blobs",
 		interval: func(o *options.Options) time.Duration { return o.CheckpointInterval },

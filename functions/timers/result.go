@@ -69,15 +69,17 @@ func newResult(ran Ran, r *tree.Report) Result {
 // MigrationResult is what a tick of migrations answers.
 type MigrationResult struct {
 	Ran
-	// Trees and Splits were visited; Completed are splits that ended.
-	Trees     int `json:"trees"`
-	Splits    int `json:"splits"`
-	Completed int `json:"completed"`
+	// Trees and Splits were visited; Completed are splits that ended. Complete says
+	// that the walk came round, otherwise the next tick goes on.
+	Trees     int  `json:"trees"`
+	Complete  bool `json:"complete"`
+	Splits    int  `json:"splits"`
+	Completed int  `json:"completed"`
 }
 
 func newMigrationResult(ran Ran, r *tree.MigrationReport) MigrationResult {
-	ran.More = r.Splits > r.Completed
-	return MigrationResult{Ran: ran, Trees: r.Trees, Splits: r.Splits, Completed: r.Completed}
+	ran.More = !r.Complete || r.Splits > r.Completed
+	return MigrationResult{Ran: ran, Complete: r.Complete, Trees: r.Trees, Splits: r.Splits, Completed: r.Completed}
 }
 
 // TransactionsResult is what a tick of transactions answers.

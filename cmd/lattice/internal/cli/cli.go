@@ -66,7 +66,8 @@ type grammar struct {
 	Loads       loadsCmd       `cmd:"" help:"Show, commit or abort a bulk load session."`
 	Diagnostics diagnosticsCmd `cmd:"" help:"Describe a tree shard by shard: keys, bytes, rates, leases."`
 
-	Keys apiKeysCmd `cmd:"" help:"Make API keys for a service."`
+	Timers timersCmd  `cmd:"" help:"Tell when the service's scheduled functions last ran, and which are late."`
+	Keys   apiKeysCmd `cmd:"" help:"Make API keys for a service."`
 }
 
 const description = `Lattice is a sorted, durable key-value store; this tool talks to its service.

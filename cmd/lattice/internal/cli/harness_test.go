@@ -44,6 +44,8 @@ type tool struct {
 	// tty makes every stream a terminal.
 	tty bool
 	ctx context.Context
+	// tick runs a timer of the service, if it is the real one.
+	tick func(timer string)
 }
 
 // fake starts a service from memory over a real listener.

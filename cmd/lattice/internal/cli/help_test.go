@@ -15,7 +15,7 @@ func TestHelp(t *testing.T) {
 	l, _ := fake(t)
 	t.Setenv("COLUMNS", "100")
 	for _, cmd := range []string{
-		"", "get", "set", "delete", "scan", "count", "batch", "cursor", "cursor open", "cursor next", "cursor close", "import", "export", "load", "migrate", "migrate file", "verify", "verify export", "trees", "shards", "splits", "reshard", "loads", "diagnostics", "keys", "keys new",
+		"", "get", "set", "delete", "scan", "count", "batch", "cursor", "cursor open", "cursor next", "cursor close", "import", "export", "load", "migrate", "migrate file", "verify", "verify export", "trees", "shards", "splits", "reshard", "loads", "diagnostics", "timers", "keys", "keys new",
 		"loads list", "loads state", "loads commit", "loads abort", "trees list", "trees create", "trees show", "trees set", "trees delete", "trees recover", "trees purge",
 	} {
 		name := strings.ReplaceAll("lattice "+cmd, " ", "-")

@@ -29,11 +29,12 @@ func serveTicking(t *testing.T, step func(r *http.Request, tick func())) (*tool,
 	if err != nil {
 		t.Fatal(err)
 	}
-	migrate := func() {
-		if _, err := tick.InProcess(context.Background(), svc.Handler(), "token", "migrations"); err != nil {
+	l.tick = func(timer string) {
+		if _, err := tick.InProcess(context.Background(), svc.Handler(), "token", timer); err != nil {
 			t.Error(err)
 		}
 	}
+	migrate := func() { l.tick("migrations") }
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if step != nil {
 			step(r, migrate)
