@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -161,15 +162,15 @@ func TestTimerThatDoesNotEndIsGivenUp(t *testing.T) {
 	within(t, 20*time.Second, func(t *testing.T, ctx context.Context) {
 		release := make(chan struct{})
 		defer close(release)
-		calls := 0
+		var calls atomic.Int64
 		f := newFunction(func(_ http.ResponseWriter, r *http.Request) {
-			calls++
+			calls.Add(1)
 			<-release
 		})
 		start := time.Now()
 		_, err := f.handle(ctx, json.RawMessage(`{"source":"aws.events"}`))
-		if !errors.Is(err, errTimeUp) || !strings.Contains(err.Error(), "does not end") || calls != len(tick.Names()) {
-			t.Errorf("%d timers ran, ended with %v", calls, err)
+		if !errors.Is(err, errTimeUp) || !strings.Contains(err.Error(), "does not end") || int(calls.Load()) != len(tick.Names()) {
+			t.Errorf("%d timers ran, ended with %v", calls.Load(), err)
 		}
 		if took := time.Since(start); took >= 20*time.Second {
 			t.Errorf("the host would have ended it: %s", took)
