@@ -1,6 +1,7 @@
 package azuretable
 
 import (
+	"context"
 	"fmt"
 	"regexp"
 	"strings"
@@ -37,6 +38,10 @@ type Options struct {
 	// Lazy opens the table without asking the service anything: one that does not
 	// exist reads as empty, and the first write creates it.
 	Lazy bool
+	// Unused, unless nil, is asked where the table is missing, and refuses if
+	// something else shows that it held data. Prepare, unless nil, is done before
+	// the table is created.
+	Unused, Prepare func(ctx context.Context) error
 	// TryTimeout bounds each exchange with the service, from the search for a
 	// connection to the last byte of the answer. Zero is 15 s. The service ends
 	// queries after 5 s and everything after 30 s.

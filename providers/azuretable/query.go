@@ -59,7 +59,7 @@ func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'
 
 // fetch makes one exchange. A table that does not exist yet has no rows.
 func (t *Table) fetch(ctx context.Context, partition string, q store.RangeQuery, query string, at position) (page store.Page, next position, err error) {
-	_, err = t.place.Read(func() (err error) {
+	_, err = t.place.Read(ctx, func() (err error) {
 		page, next, err = t.ask(ctx, partition, q, query, at)
 		return err
 	})

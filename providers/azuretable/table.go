@@ -53,6 +53,7 @@ func New(ctx context.Context, o Options) (*Table, error) {
 		wire:     newWire(service, auth, options, o.TryTimeout),
 	}
 	t.place = newPlace(t, client)
+	t.place.Unused, t.place.Prepare = o.Unused, o.Prepare
 	if o.Lazy {
 		return t, nil
 	}
@@ -117,11 +118,11 @@ func (t *Table) Get(ctx context.Context, partition, key string) (store.Row, erro
 }
 
 func (t *Table) get(ctx context.Context, partition, key string) (row store.Row, err error) {
-	found, err := t.place.Read(func() (err error) {
+	found, err := t.place.Read(ctx, func() (err error) {
 		row, err = t.point(ctx, partition, key)
 		return err
 	})
-	if !found {
+	if !found && err == nil {
 		return store.Row{}, fmt.Errorf("%w: there is no table %s yet", store.ErrNotFound, t.name)
 	}
 	return row, err

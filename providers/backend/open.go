@@ -106,18 +106,26 @@ func openAzurite(ctx context.Context, c Config, lazy bool) (*Backend, error) {
 
 func openAccount(ctx context.Context, c Config, lazy bool) (*Backend, error) {
 	tableOptions := azuretable.Options{ConnectionString: c.ConnectionString, TableName: c.TableName, Lazy: lazy}
-	blobOptions := blob.Options{ConnectionString: c.ConnectionString, Container: c.ContainerName, Lazy: lazy}
+	blobOptions := blob.Options{ConnectionString: c.ConnectionString, Container: c.ContainerName, Lazy: true, Fixed: true}
 	ends, err := c.authenticate(&tableOptions, &blobOptions)
 	if err != nil {
 		return nil, err
 	}
+	blobs, err := blob.New(ctx, blobOptions)
+	if err != nil {
+		return nil, c.explain("open container "+c.ContainerName, err)
+	}
+	// Both are made together, at the very beginning: one that is missing beside the
+	// other was lost, and must not be taken for a fresh store.
+	tableOptions.Unused, tableOptions.Prepare = blobs.Unused, blobs.Make
 	table, err := azuretable.New(ctx, tableOptions)
 	if err != nil {
 		return nil, c.explain("open table "+c.TableName, err)
 	}
-	blobs, err := blob.New(ctx, blobOptions)
-	if err != nil {
-		return nil, c.explain("open container "+c.ContainerName, err)
+	if !lazy {
+		if err := blobs.Reach(ctx); err != nil {
+			return nil, c.explain("open container "+c.ContainerName, err)
+		}
 	}
 	description := fmt.Sprintf("%s, table %s and container %s", c.Store, c.TableName, c.ContainerName)
 	if !ends.IsZero() {

@@ -37,6 +37,9 @@ type Options struct {
 	// Lazy opens the container without asking the service anything: one that does
 	// not exist reads as empty, and the first write creates it.
 	Lazy bool
+	// Fixed says that only Make creates the container; to everything else one that
+	// is missing is a loss.
+	Fixed bool
 	// TryTimeout bounds each exchange with the service, from the search for a
 	// connection to the last byte of the answer; exchanges of large bodies get a
 	// second more for each MiB. Zero is 30 s.

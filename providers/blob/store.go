@@ -51,13 +51,31 @@ func New(ctx context.Context, o Options) (*Store, error) {
 		single: singlePutBytes, block: blockBytes,
 	}
 	s.place = newPlace(s, o.Container)
+	s.place.Fixed = o.Fixed
 	if o.Lazy {
 		return s, nil
 	}
-	if err := s.open(ctx); err != nil {
+	if err := s.Reach(ctx); err != nil {
 		return nil, err
 	}
 	return s, nil
+}
+
+// Reach asks the service whether the container exists, and creates it if not,
+// unless the options say Fixed. Its errors are those of a Get.
+func (s *Store) Reach(ctx context.Context) error { return s.open(ctx) }
+
+// Make creates the container unless it exists.
+func (s *Store) Make(ctx context.Context) error { return s.place.Make(ctx) }
+
+// Unused refuses with ErrCorrupt if the container holds a blob. One that does not
+// exist is unused.
+func (s *Store) Unused(ctx context.Context) error {
+	page, err := s.List(ctx, "", "")
+	if err == nil && len(page.Blobs) > 0 {
+		err = store.Corruptf("the table is gone while container %s holds blobs: restore the table, or begin with new names of table and container", s.place.Name)
+	}
+	return err
 }
 
 func containerClient(service azhttp.Endpoint, o Options) (*container.Client, error) {
@@ -122,7 +140,7 @@ func (s *Store) call(ctx context.Context, k kind, exchange func(context.Context,
 		if k.makes {
 			return s.place.Write(ctx, once)
 		}
-		found, err := s.place.Read(once)
+		found, err := s.place.Read(ctx, once)
 		if !found {
 			return fmt.Errorf("%w: there is no container %s yet", store.ErrNotFound, s.place.Name)
 		}

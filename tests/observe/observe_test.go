@@ -25,6 +25,7 @@ var inHealth = []string{"LatticeConflicts", "LatticeSplitsHeldBack", "LatticeSpl
 var quiet = []string{
 	"lattice_corrupt_data_total", "lattice_http_unknown_outcomes_total", "lattice_split_retroactive_forward", "lattice_split_mirror_failures",
 	"lattice_split_oldest_age_seconds", "lattice_hot_key_shards", "lattice_tick_failures_total", "lattice_split_admission_deferred",
+	"lattice_split_candidates_suppressed", "lattice_split_mirrored_entries",
 }
 
 // TestOperatorSeesTheService runs the service under everything that clients do,

@@ -35,6 +35,13 @@ type Place struct {
 	// Create makes it: one exchange. Its errors wrap a StatusError where the
 	// service answered.
 	Create func(ctx context.Context) error
+	// Unused, unless nil, is asked where the place is missing: it refuses if
+	// something else shows that it was in use, so that a loss is not taken for a
+	// beginning. Prepare, unless nil, is done on top before the place is made.
+	Unused, Prepare func(ctx context.Context) error
+	// Fixed says that the place is not made by writes: one that is missing is an
+	// error.
+	Fixed bool
 
 	seen   atomic.Bool
 	flight flights
@@ -42,7 +49,7 @@ type Place struct {
 
 // Read makes a read, and reports found as false where the place does not exist
 // yet.
-func (p *Place) Read(read func() error) (found bool, err error) {
+func (p *Place) Read(ctx context.Context, read func() error) (found bool, err error) {
 	seen := p.seen.Load()
 	err = read()
 	switch {
@@ -50,9 +57,14 @@ func (p *Place) Read(read func() error) (found bool, err error) {
 		p.seen.Store(true)
 		return true, nil
 	case !p.missing(err):
+		if errors.Is(err, store.ErrNotFound) {
+			p.seen.Store(true) // a row or a blob is not there, in a place that is
+		}
 		return true, p.explain(err)
 	case seen:
 		return true, p.gone(err)
+	case p.Unused != nil:
+		return false, p.Unused(ctx)
 	}
 	return false, nil
 }
@@ -69,7 +81,7 @@ func (p *Place) Write(ctx context.Context, write func() error) error {
 	if !p.missing(err) {
 		return p.explain(err)
 	}
-	if seen {
+	if seen || p.Fixed {
 		return p.gone(err)
 	}
 	if err := p.Make(ctx); err != nil {
@@ -89,8 +101,13 @@ func (p *Place) Make(ctx context.Context) error {
 		if p.seen.Load() {
 			return nil
 		}
-		if err := p.create(ctx); err != nil {
-			return fmt.Errorf("create %s %s: %w", p.What, p.Name, err)
+		for _, step := range []func(context.Context) error{p.Unused, p.Prepare, p.create} {
+			if step == nil {
+				continue
+			}
+			if err := step(ctx); err != nil {
+				return fmt.Errorf("create %s %s: %w", p.What, p.Name, err)
+			}
 		}
 		p.seen.Store(true)
 		return nil
@@ -103,15 +120,18 @@ func (p *Place) Make(ctx context.Context) error {
 func (p *Place) Open(ctx context.Context, read func(context.Context) error) error {
 	found := false
 	err := Reads.Do(ctx, func(ctx context.Context) (err error) {
-		found, err = p.Read(func() error { return read(ctx) })
+		found, err = p.Read(ctx, func() error { return read(ctx) })
 		return err
 	})
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return fmt.Errorf("reach %s %s: %w", p.What, p.Name, err)
 	}
-	if found {
+	switch {
+	case found:
 		p.seen.Store(true)
 		return nil
+	case p.Fixed:
+		return p.gone(store.ErrNotFound)
 	}
 	return p.Make(ctx)
 }
@@ -146,9 +166,11 @@ func (p *Place) missing(err error) bool {
 	return errors.As(err, &refused) && p.Missing(refused)
 }
 
+// gone is what a place that was there comes to. What it held is missing, and no
+// second try brings it back.
 func (p *Place) gone(err error) error {
-	return fmt.Errorf("%s %s was there and is gone; it is not made anew under a running service: restore it, or restart the service to begin with an empty one: %w",
-		p.What, p.Name, err)
+	return store.Corruptf("%s %s is gone, and is not made anew where data was: restore it, or begin with new names of table and container; "+
+		"if it never was there, create it with `%s`: %v", p.What, p.Name, p.Command, err)
 }
 
 // explain says what a name that is blocked means; other errors are as they were.

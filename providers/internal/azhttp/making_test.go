@@ -60,7 +60,7 @@ func (l *land) call() error {
 func TestReadsOfAMissingPlaceFindNothingAndMakeNothing(t *testing.T) {
 	l := newLand()
 	for range 3 {
-		if found, err := l.Read(l.call); found || err != nil {
+		if found, err := l.Read(t.Context(), l.call); found || err != nil {
 			t.Fatalf("got %v, %v", found, err)
 		}
 	}
@@ -68,7 +68,7 @@ func TestReadsOfAMissingPlaceFindNothingAndMakeNothing(t *testing.T) {
 		t.Fatalf("%d creations", n)
 	}
 	l.there.Store(true) // by another process
-	if found, err := l.Read(l.call); !found || err != nil {
+	if found, err := l.Read(t.Context(), l.call); !found || err != nil {
 		t.Fatalf("got %v, %v", found, err)
 	}
 }
@@ -192,14 +192,14 @@ func TestCreationIsTriedAgainWhereThatMayHelp(t *testing.T) {
 func TestPlaceThatVanishesIsNotMadeAnew(t *testing.T) {
 	l := newLand()
 	l.there.Store(true)
-	if _, err := l.Read(l.call); err != nil {
+	if _, err := l.Read(t.Context(), l.call); err != nil {
 		t.Fatal(err)
 	}
 	l.there.Store(false)
-	_, errRead := l.Read(l.call)
+	_, errRead := l.Read(t.Context(), l.call)
 	errWrite := l.Write(t.Context(), l.call)
 	for _, err := range []error{errRead, errWrite} {
-		if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "is gone") {
+		if !errors.Is(err, store.ErrCorrupt) || store.Transient(err) || !strings.Contains(err.Error(), "is gone") {
 			t.Errorf("got %v", err)
 		}
 	}
@@ -211,7 +211,7 @@ func TestPlaceThatVanishesIsNotMadeAnew(t *testing.T) {
 func TestNameThatIsBlockedIsExplained(t *testing.T) {
 	l := newLand()
 	blocked := func() error { return Fail(&StatusError{Status: http.StatusConflict, Code: "TableBeingDeleted"}, true) }
-	_, errRead := l.Read(blocked)
+	_, errRead := l.Read(t.Context(), blocked)
 	for _, err := range []error{errRead, l.Write(t.Context(), blocked)} {
 		if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(fmt.Sprint(err), "40 s") {
 			t.Errorf("got %v", err)
