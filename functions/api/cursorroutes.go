@@ -27,7 +27,7 @@ func (s *Server) cursorRoutes() []route {
 			method: http.MethodPost, access: asReader, id: "nextPage", summary: "Take the next page of a cursor, or the last one again", tag: tagCursors, handle: s.nextPage,
 			query: []param{asParam}, headers: []param{digestHeader, wantDigestHeader}, body: jsonBody("NextPage", false),
 			answers:  map[int]answer{http.StatusOK: {"The page; its bookmark is durable.", []param{digestHeader}, jsonContent("CursorPage")}},
-			problems: append(slices.Clone(known), CodeSnapshotExpired),
+			problems: append(slices.Clone(known), CodeSnapshotExpired, CodeLengthRequired),
 		}}},
 	}
 }

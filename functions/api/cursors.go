@@ -114,7 +114,8 @@ func (s *Server) nextPage(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	body, err := s.readBody(w, r, s.jsonLimit())
+	// A page that was asked for by number and is lost on the way would be skipped.
+	body, err := s.readContent(w, r, s.jsonLimit())
 	if err != nil {
 		return err
 	}

@@ -45,8 +45,18 @@ func TestEmptyLoadNeedsADigestWhereBodiesGetLost(t *testing.T) {
 	r.do("POST", tr+"/bulk-loads/x/commit", "").wantStatus(200)
 }
 
+// A cursor's page that was asked for by its number must not become the next one,
+// nor a tree one with other settings than were sent.
+func TestEmptyRequestNeedsADigestWhereBodiesGetLost(t *testing.T) {
+	r := newRig(t, losing)
+	r.do("PUT", "/v1/trees/new", "").wantProblem(http.StatusLengthRequired, CodeLengthRequired)
+	r.do("PUT", "/v1/trees/new", "", "Content-Digest", digestOfNothing).wantStatus(201)
+	r.do("POST", tr+"/cursors/c/next", "").wantProblem(http.StatusLengthRequired, CodeLengthRequired)
+}
+
 func TestEmptyBodyIsTakenWhereNothingGetsLost(t *testing.T) {
 	r := newRig(t)
+	r.do("PUT", "/v1/trees/new", "").wantStatus(201)
 	r.do("PUT", k+"a", "").wantStatus(201)
 	r.do("POST", tr+"/bulk-load?mode=stream", "", "Content-Type", ndjsonType).wantStatus(200)
 }

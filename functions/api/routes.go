@@ -116,7 +116,7 @@ func (s *Server) treeRoutes() []route {
 					http.StatusOK:      {"It exists with these settings.", []param{digestHeader}, jsonContent("Tree")},
 					http.StatusCreated: {"Created.", []param{digestHeader}, jsonContent("Tree")},
 				},
-				problems: []Code{CodeTreeExists, CodeTreeDeleted, CodeRequestTooLarge},
+				problems: []Code{CodeTreeExists, CodeTreeDeleted, CodeRequestTooLarge, CodeLengthRequired},
 			},
 			{method: http.MethodGet, access: asReader, id: "getTree", summary: "Describe a tree and its settings", tag: tagTrees, handle: s.getTree, answers: one("The tree.", "Tree"), problems: []Code{CodeTreeNotFound}},
 			{method: http.MethodPatch, access: asAdmin, id: "patchTree", summary: "Change a tree's settings", tag: tagTrees, handle: s.patchTree, body: jsonBody("PatchTree", true), answers: one("The tree as it is now.", "Tree"), problems: []Code{CodeTreeNotFound, CodeTreeDeleted, CodeRequestTooLarge}},

@@ -136,7 +136,7 @@ func (s *Server) createTree(w http.ResponseWriter, r *request) error {
 
 // parseCreate reads the body; an empty one asks for the defaults.
 func (s *Server) parseCreate(w http.ResponseWriter, r *request) (o tree.CreateOptions, err error) {
-	body, err := s.readBody(w, r, s.jsonLimit())
+	body, err := s.readContent(w, r, s.jsonLimit())
 	if err != nil || len(body) == 0 {
 		return o, err
 	}

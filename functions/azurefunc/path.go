@@ -32,6 +32,12 @@ func survives(encoded string) bool {
 	if err != nil {
 		return true // the service refuses it
 	}
+	// Dots between raw slashes are steps of a path; between escaped ones they stay.
+	for segment := range strings.SplitSeq(encoded, "/") {
+		if part, err := url.PathUnescape(segment); err == nil && (part == "." || part == "..") {
+			return false
+		}
+	}
 	return !strings.ContainsAny(key, "#?%\\\u200e\u200f\u202a\u202b\u202c\u202d\u202e") &&
 		strings.TrimRight(key, " \t\r\n") == key && strings.Trim(key, ".") != ""
 }
@@ -55,7 +61,7 @@ func refuseDamaged(w http.ResponseWriter) {
 	// What the host does with an answer that is not written is its own affair.
 	_ = json.NewEncoder(w).Encode(map[string]any{
 		"type": "about:blank", "title": "The request is not valid", "status": http.StatusBadRequest, "code": "invalid_argument",
-		"detail": `key: on this host a key with one of # ? % \, white space at the end, or dots alone does not survive in a path; ` +
+		"detail": `key: on this host a key with one of # ? % \, white space at the end, or a segment of dots alone does not survive in a path; ` +
 			"give it as /v1/trees/{tree}/key?b64= and the key in base64url",
 	})
 }

@@ -18,7 +18,7 @@ const (
 // inHealth are alerts of which the condition may hold for a moment in a run like
 // this, where everything is quick and the machine is busy. They fire only if it
 // holds for long.
-var inHealth = []string{"LatticeConflicts", "LatticeSplitsHeldBack", "LatticeSplitsStarved", "LatticeSlow", "LatticeStorageSlow", "LatticeTimerNeverRan"}
+var inHealth = []string{"LatticeConflicts", "LatticeSplitsHeldBack", "LatticeSplitsStarved", "LatticeSlow", "LatticeStorageSlow", "LatticeQuotaRefusals", "LatticeTimerNeverRan"}
 
 // quiet are parts of queries that may well find zeros: nothing of the kind
 // happens in the run, or not always at the moment of the query.
