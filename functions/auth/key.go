@@ -120,7 +120,7 @@ func (k *Key) check() error {
 	case !keyName.MatchString(k.Name):
 		return errors.New("a name has 1 to 64 of A-Z a-z 0-9 . _ - and begins with a letter or digit")
 	case k.Role == RoleInternal && len(k.Trees) > 0:
-		return errors.New("an internal key has no trees: write -")
+		return errors.New("an internal key has no trees: leave them out (- in a keys file)")
 	case k.Role != RoleInternal && len(k.Trees) == 0:
 		return errors.New("a key needs tree patterns; * stands for all trees")
 	case k.Role == RoleNone || k.Role > RoleInternal:

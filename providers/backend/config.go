@@ -101,7 +101,7 @@ func (c *Config) validateAccount() error {
 	case c.Account != "" && !accountName.MatchString(c.Account):
 		return fmt.Errorf("account %q: the name of a storage account is 3 to 24 lower-case letters and digits", c.Account)
 	case c.Account == "" && (c.TableURL == "" || c.BlobURL == ""):
-		return fmt.Errorf("store azure needs %s in the environment, an account, or the addresses of both services", ConnectionStringVariable)
+		return fmt.Errorf("store azure needs %s in the environment, an account (LATTICE_ACCOUNT, --account), or the addresses of both services (LATTICE_TABLE_URL and LATTICE_BLOB_URL)", ConnectionStringVariable)
 	case c.ConnectionString == "" && c.Account == "":
 		_, _, err := c.addresses()
 		return err

@@ -15,7 +15,7 @@ import (
 
 func main() {
 	dir := flag.String("dir", "infra/azurefunc", "the folder of the function app")
-	level := flag.String("auth-level", anonymous, "what the platform asks of callers before Lattice does: anonymous, function or admin")
+	level := flag.String("level", anonymous, "what the platform asks of callers before Lattice does: anonymous, function or admin")
 	flag.Parse()
 	if err := run(*dir, *level, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "generate:", err)
@@ -29,7 +29,7 @@ func run(dir, level string, rest []string) error {
 		return fmt.Errorf("unexpected argument %q", rest[0])
 	}
 	if !slices.Contains([]string{anonymous, "function", "admin"}, level) {
-		return fmt.Errorf("--auth-level is %q, want anonymous, function or admin", level)
+		return fmt.Errorf("--level is %q, want anonymous, function or admin", level)
 	}
 	for name, text := range files(level) {
 		folder := filepath.Join(dir, name)
