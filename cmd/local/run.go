@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 
 	"github.com/latticekv/lattice/core/clock"
@@ -98,10 +99,19 @@ func serve(ctx context.Context, s *settings, svc *service.Service, l net.Listene
 	if cert != nil {
 		l = tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{*cert}, MinVersion: tls.VersionTLS12})
 	}
-	err := svc.Serve(ctx, l)
+	err := svc.ServeHandler(ctx, l, front(s, svc))
 	cancel()
 	<-done
 	return err
+}
+
+// front is the handler of the service. Where nobody needs a credential, pages of
+// other sites are kept out, unless it was said that everybody may do everything.
+func front(s *settings, svc *service.Service) http.Handler {
+	if s.Credentials.Configured() || s.Credentials.InsecureNoAuth {
+		return svc.Handler()
+	}
+	return newOwnPages(svc.Handler(), certifiedHosts(s.Listen))
 }
 
 // greet says where the service is, where its state is, and what to try first.
