@@ -235,11 +235,15 @@ func (b *burden) bombs() {
 
 // slowHeaders never finish what they say.
 func (b *burden) slowHeaders() {
+	began := time.Now()
 	b.together(func(_ int, conn net.Conn) {
 		stop := drip(conn, write+" HTTP/1.1\r\nHost: h\r\n", "X-A: b\r\n")
 		defer stop()
 		b.endsWith("a slow header", conn, 0, 400, 408)
 	})
+	if took := time.Since(began); took > 3*requestTimeout {
+		b.Errorf("slow headers were waited for for %s", took)
+	}
 }
 
 // drip sends the beginning, and then a piece five times a second, until it is
