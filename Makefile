@@ -22,7 +22,9 @@ help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' Makefile
 
 run: ## start the service on 127.0.0.1:8080 with its data in ./lattice-data
-	go run ./cmd/local $(ARGS)
+	@echo 'building; the first time takes a while'
+	@go build -o bin/local ./cmd/local
+	@exec bin/local $(ARGS)
 
 test: setup ## every test, with the race detector, against real storage
 	go test -race -timeout $(TEST_TIMEOUT) ./...
