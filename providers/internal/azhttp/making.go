@@ -63,10 +63,19 @@ func (p *Place) Read(ctx context.Context, read func() error) (found bool, err er
 		return true, p.explain(err)
 	case seen:
 		return true, p.gone(err)
-	case p.Unused != nil:
-		return false, p.Unused(ctx)
+	case p.Unused == nil:
+		return false, nil
 	}
-	return false, nil
+	unused := p.Unused(ctx)
+	if unused == nil {
+		return false, nil
+	}
+	// Another process may have made the place, and used it, between the two looks.
+	if err = read(); err == nil || !p.missing(err) {
+		p.seen.Store(p.seen.Load() || err == nil)
+		return true, p.explain(err)
+	}
+	return false, unused
 }
 
 // Write makes a write; where the place does not exist yet it is made, and the
@@ -84,10 +93,12 @@ func (p *Place) Write(ctx context.Context, write func() error) error {
 	if seen || p.Fixed {
 		return p.gone(err)
 	}
-	if err := p.Make(ctx); err != nil {
-		return err
+	unmade := p.Make(ctx)
+	err = write() // also where it was not made: another process may have done so
+	if unmade != nil && err != nil && p.missing(err) {
+		return unmade
 	}
-	if err = write(); err != nil && p.missing(err) {
+	if err != nil && p.missing(err) {
 		// Another front end of the service may not know yet.
 		return fmt.Errorf("%s %s was made just now and is not found: %w", p.What, p.Name, err)
 	}
