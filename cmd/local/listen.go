@@ -1,20 +1,16 @@
 package main
 
 import (
-	"crypto/subtle"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
-
-	"github.com/latticekv/lattice/core/options"
 )
 
 // listen opens the address to serve on. Its errors say what to do.
@@ -71,8 +67,7 @@ func certifiedHosts(listen string) []string {
 	return hosts
 }
 
-// baseURL is how the process itself, and a user of this machine, calls the
-// service.
+// baseURL is how a user of this machine calls the service.
 func baseURL(a net.Addr, cert *tls.Certificate) string {
 	scheme := "http"
 	if cert != nil {
@@ -86,25 +81,4 @@ func baseURL(a net.Addr, cert *tls.Certificate) string {
 		host = "127.0.0.1"
 	}
 	return scheme + "://" + net.JoinHostPort(host, port)
-}
-
-// selfClient returns a client for calls of the service to itself. Whatever its
-// certificate says, it is the one that this process serves with, and no other
-// is accepted.
-func selfClient(cert *tls.Certificate, o *options.Options) *http.Client {
-	transport := &http.Transport{MaxIdleConnsPerHost: 4, IdleConnTimeout: time.Minute}
-	if cert != nil {
-		transport.TLSClientConfig = &tls.Config{
-			MinVersion:         tls.VersionTLS12,
-			InsecureSkipVerify: true, // replaced by the comparison below
-			VerifyConnection: func(state tls.ConnectionState) error {
-				if subtle.ConstantTimeCompare(state.PeerCertificates[0].Raw, cert.Certificate[0]) != 1 {
-					return errors.New("another certificate than our own answers at our address")
-				}
-				return nil
-			},
-		}
-	}
-	// A tick ends by itself within its budget; this is for one that does not.
-	return &http.Client{Transport: transport, Timeout: 2*o.TickBudget + time.Minute}
 }

@@ -3,16 +3,12 @@ package main
 import (
 	"crypto/tls"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/latticekv/lattice/core/options"
 )
 
 func TestListenExplainsAPortInUse(t *testing.T) {
@@ -71,31 +67,6 @@ func TestCertifiedHostsIncludeTheListenAddress(t *testing.T) {
 		if slices.Contains(got, "") || slices.Contains(got, "0.0.0.0") || slices.Contains(got, "::") || len(got) > 4 {
 			t.Errorf("%s gave %v", listen, got)
 		}
-	}
-}
-
-func TestSelfClientAcceptsItsOwnCertificateAlone(t *testing.T) {
-	serve := func(cert tls.Certificate) *httptest.Server {
-		server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-		server.TLS = &tls.Config{Certificates: []tls.Certificate{cert}}
-		server.Config.ErrorLog = nil
-		server.StartTLS()
-		t.Cleanup(server.Close)
-		return server
-	}
-	// For other names than the address it is called by: a given certificate.
-	own := mustSelfSigned(t, t.TempDir(), []string{"public.example"}, time.Now())
-	other := mustSelfSigned(t, t.TempDir(), []string{"127.0.0.1"}, time.Now())
-	o := options.Default()
-	client := selfClient(&own, &o)
-	resp, err := client.Get(serve(own).URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp.Body.Close()
-	if resp, err := client.Get(serve(other).URL); err == nil {
-		resp.Body.Close()
-		t.Fatal("another certificate was accepted")
 	}
 }
 

@@ -82,12 +82,11 @@ func credentials(s *settings, at net.Addr, logger *slog.Logger) (*auth.Authentic
 // serve answers requests and runs the schedule, both until ctx ends or serving
 // fails.
 func serve(ctx context.Context, s *settings, svc *service.Service, l net.Listener, cert *tls.Certificate, logger *slog.Logger) error {
-	base, client := baseURL(l.Addr(), cert), selfClient(cert, &s.Options)
 	sched := &schedule{
 		clock: clock.NewSystem(), logger: logger,
 		every: intervals(&s.Options),
 		call: func(ctx context.Context, timer string) (json.RawMessage, error) {
-			return tick.Call(ctx, client, base, s.InternalToken, timer)
+			return tick.InProcess(ctx, svc.Handler(), s.InternalToken, timer)
 		},
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -96,10 +95,7 @@ func serve(ctx context.Context, s *settings, svc *service.Service, l net.Listene
 		defer close(done)
 		sched.run(ctx)
 	}()
-	if cert != nil {
-		l = tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{*cert}, MinVersion: tls.VersionTLS12})
-	}
-	err := svc.ServeHandler(ctx, l, front(s, svc))
+	err := answer(ctx, svc, l, cert, front(s, svc))
 	cancel()
 	<-done
 	return err
@@ -112,6 +108,14 @@ func front(s *settings, svc *service.Service) http.Handler {
 		return svc.Handler()
 	}
 	return newOwnPages(svc.Handler(), certifiedHosts(s.Listen))
+}
+
+// answer serves by HTTPS if there is a certificate.
+func answer(ctx context.Context, svc *service.Service, l net.Listener, cert *tls.Certificate, front http.Handler) error {
+	if cert == nil {
+		return svc.ServeHandler(ctx, l, front)
+	}
+	return svc.ServeTLS(ctx, l, &tls.Config{Certificates: []tls.Certificate{*cert}, MinVersion: tls.VersionTLS12}, front)
 }
 
 // greet says where the service is, where its state is, and what to try first.

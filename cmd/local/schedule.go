@@ -14,7 +14,8 @@ import (
 )
 
 // schedule stands in for the timers of a cloud host: it calls the service's
-// own timer endpoints, each at its interval.
+// own timer endpoints in process, each at its interval: they need no place among
+// the connections.
 type schedule struct {
 	clock clock.Source
 	// every is the interval of each timer.

@@ -64,15 +64,17 @@ const (
 	wentWrong
 )
 
-func (r *Run) outcome() outcome {
+func outcomeOf(success bool, failed int) outcome {
 	switch {
-	case !r.Success:
+	case !success:
 		return wentWrong
-	case r.Failed > 0:
+	case failed > 0:
 		return inPart
 	}
 	return wentWell
 }
+
+func (r *Run) outcome() outcome { return outcomeOf(r.Success, r.Failed) }
 
 // Beat is what is known of a timer, from all instances together.
 type Beat struct {
@@ -104,15 +106,7 @@ type row struct {
 }
 
 // outcome is that of the tick that the row tells of.
-func (r *row) outcome() outcome {
-	switch {
-	case !r.Success:
-		return wentWrong
-	case r.Failed > 0:
-		return inPart
-	}
-	return wentWell
-}
+func (r *row) outcome() outcome { return outcomeOf(r.Success, r.Failed) }
 
 // ahead reports whether the row was written by a clock that was wrong.
 func (r *row) ahead(now clock.Instant) bool {

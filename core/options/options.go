@@ -87,9 +87,9 @@ type Options struct {
 	RequestTimeout time.Duration `def:"30s" min:"100ms" max:"1h" doc:"time for one request"`
 	// MaxConcurrentRequests is how many requests are served at once.
 	MaxConcurrentRequests int `def:"1024" min:"1" max:"1000000" doc:"requests served at once"`
-	// MaxConnections is how many connections are open at once; more wait until
-	// one ends.
-	MaxConnections int `def:"8192" min:"1" max:"1000000" doc:"connections open at once; more wait"`
+	// MaxConnections is how many connections are open at once. More take the
+	// places of those that are idle, longest first, or wait until one is.
+	MaxConnections int `def:"8192" min:"1" max:"1000000" doc:"connections open at once; idle ones give way, else more wait"`
 	// MaxBufferedBytes bounds the bodies of requests, and the large ones of
 	// answers to reads, that are in memory at once.
 	MaxBufferedBytes int64 `def:"512MiB" min:"1MiB" max:"1TiB" doc:"bodies of requests and answers in memory at once"`

@@ -31,8 +31,8 @@ const maxPlainBytes = 64 << 10
 // request answers an HTTP event, in the form that the front takes: whole, or as
 // a stream.
 func (f *function) request(ctx context.Context, e *events.APIGatewayV2HTTPRequest) any {
-	form := whole
-	if f.settings.stream && throughURL(e) {
+	form, streams := whole, f.settings.stream && throughURL(e)
+	if streams {
 		form = streamed
 	}
 	id := e.RequestContext.RequestID
@@ -48,7 +48,7 @@ func (f *function) request(ctx context.Context, e *events.APIGatewayV2HTTPReques
 	work, cancel := w.work(ctx)
 	r = r.WithContext(work)
 	flush := func() { f.flush(ctx, w) }
-	if f.settings.stream && throughURL(e) {
+	if streams {
 		return f.stream(r, id, &body{window: w, cancel: cancel, flush: flush})
 	}
 	defer flush()

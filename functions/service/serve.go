@@ -1,9 +1,12 @@
 package service
 
 import (
+	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -26,16 +29,32 @@ const (
 // cancelled and cut off, and leases are given back. It returns nil after an
 // orderly end, which includes a cut, and otherwise why it stopped.
 func (s *Service) Serve(ctx context.Context, l net.Listener) error {
-	return s.ServeHandler(ctx, l, s.api)
+	return s.serve(ctx, l, nil, s.api)
+}
+
+// ServeTLS is ServeHandler by HTTPS, as the configuration says. It needs a
+// certificate.
+func (s *Service) ServeTLS(ctx context.Context, l net.Listener, config *tls.Config, front http.Handler) error {
+	return s.serve(ctx, l, config, front)
 }
 
 // ServeHandler is Serve for a host that stands a handler of its own in front
 // of the service's.
 func (s *Service) ServeHandler(ctx context.Context, l net.Listener, front http.Handler) error {
+	return s.serve(ctx, l, nil, front)
+}
+
+// serve answers by HTTPS if there is a configuration for it.
+func (s *Service) serve(ctx context.Context, l net.Listener, secure *tls.Config, front http.Handler) error {
 	// Requests outlive ctx for the grace period, and not longer.
 	base, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	defer s.release(ctx)
+	limited := limitConnections(l, s.options.MaxConnections, s.clock, s.logger)
+	l = limited
+	if secure != nil {
+		l = tls.NewListener(limited, secure)
+	}
 	server := &http.Server{
 		Handler:           front,
 		ReadHeaderTimeout: min(readHeaderTimeout, s.options.RequestTimeout),
@@ -44,16 +63,32 @@ func (s *Service) ServeHandler(ctx context.Context, l net.Listener, front http.H
 		// behind it.
 		MaxHeaderBytes: int(2 * s.options.MaxHeaderBytes),
 		BaseContext:    func(net.Listener) context.Context { return base },
-		ErrorLog:       slog.NewLogLogger(s.logger.Handler(), slog.LevelWarn),
+		ConnState:      limited.state,
+		ErrorLog:       log.New(serverLog{s.logger}, "", 0),
 	}
 	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(limitConnections(l, s.options.MaxConnections)) }()
+	go func() { failed <- server.Serve(l) }()
 	select {
 	case err := <-failed:
 		return fmt.Errorf("serve: %w", err)
 	case <-ctx.Done():
 	}
 	return s.shutdown(ctx, server, cut)
+}
+
+// serverLog takes the lines of an http.Server. Handshakes that fail are no
+// warning: whoever connects makes one, and so does an idle connection that gave
+// way.
+type serverLog struct{ logger *slog.Logger }
+
+// Write implements io.Writer.
+func (s serverLog) Write(line []byte) (int, error) {
+	level := slog.LevelWarn
+	if bytes.HasPrefix(line, []byte("http: TLS handshake error")) {
+		level = slog.LevelDebug
+	}
+	s.logger.Log(context.Background(), level, string(bytes.TrimSpace(line)))
+	return len(line), nil
 }
 
 // release gives leases back, for the sake of other processes.

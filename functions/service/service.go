@@ -58,6 +58,7 @@ type Service struct {
 	db      *tree.DB
 	api     *api.Server
 	options options.Options
+	clock   clock.Source
 	logger  *slog.Logger
 }
 
@@ -94,7 +95,7 @@ func New(cfg Config) (*Service, error) {
 	}
 	watch.nameOf = db.NameOf
 	beats := heartbeat.New(table, cfg.Clock, cfg.Instance)
-	s := &Service{db: db, options: cfg.Options, logger: cfg.Logger}
+	s := &Service{db: db, options: cfg.Options, clock: cfg.Clock, logger: cfg.Logger}
 	s.api = api.New(api.Config{
 		DB: db, Clock: cfg.Clock, Options: cfg.Options, Ticks: ticks(&cfg, db, m, beats), Beats: beats,
 		Internal: auth.NewInternal(cfg.InternalToken), Auth: cfg.Auth, LosesBodies: cfg.LosesBodies, Logger: cfg.Logger, Telemetry: cfg.Telemetry,

@@ -12,6 +12,7 @@ import (
 	"github.com/latticekv/lattice/core/keyspace"
 	"github.com/latticekv/lattice/core/options"
 	"github.com/latticekv/lattice/core/tree"
+	"github.com/latticekv/lattice/functions/schedule"
 )
 
 // treeMetrics are what the ticks of this instance last saw of each tree: no
@@ -36,7 +37,9 @@ type shardRate struct {
 }
 
 // Figures of the monitor live for three samples, those of the collector, which
-// takes longer to come round where there are many shards, for ten intervals.
+// takes longer to come round where there are many shards, for ten intervals. A
+// host whose scheduler is slower than the options wish must not lose them in
+// between.
 const (
 	seenSamples   = 3
 	openIntervals = 10
@@ -44,7 +47,7 @@ const (
 
 func newTreeMetrics(c clock.Source, o *options.Options) *treeMetrics {
 	return &treeMetrics{
-		seen: newTreeFigures(c, seenSamples*o.HotShardSampleInterval,
+		seen: newTreeFigures(c, seenSamples*max(o.HotShardSampleInterval, schedule.Coarsest),
 			column[treeSeen]{"split_in_flight", "Splits in flight, as the monitor last saw them.", func(s *treeSeen) float64 { return float64(s.inFlight) }},
 			column[treeSeen]{"split_oldest_age_seconds", "Age of the oldest split in flight, 0 without one, as the monitor last saw it.", func(s *treeSeen) float64 { return s.oldestSplit.Seconds() }},
 			column[treeSeen]{"hot_key_shards", "Hot shards of a single slot, which no split can relieve, as the monitor last saw them.", func(s *treeSeen) float64 { return float64(s.hotKeys) }},
@@ -55,7 +58,7 @@ func newTreeMetrics(c clock.Source, o *options.Options) *treeMetrics {
 			column[treeSeen]{"snapshots_open", "Snapshots that are kept, as the monitor last saw them.", func(s *treeSeen) float64 { return float64(s.snapshots) }},
 			column[treeSeen]{"snapshot_oldest_age_seconds", "Age of the oldest snapshot that is kept, 0 without one, as the monitor last saw it.", func(s *treeSeen) float64 { return s.oldestSnapshot.Seconds() }},
 		),
-		open: newTreeFigures(c, openIntervals*o.CollectInterval,
+		open: newTreeFigures(c, openIntervals*max(o.CollectInterval, schedule.Coarsest),
 			column[tree.OpenWork]{"cursors_open", "Cursors that have neither ended nor expired, as the collector last saw them.", func(w *tree.OpenWork) float64 { return float64(w.Cursors) }},
 			column[tree.OpenWork]{"loads_open", "Sessions of bulk loads that are open, as the collector last saw them.", func(w *tree.OpenWork) float64 { return float64(w.Loads) }},
 		),

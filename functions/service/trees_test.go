@@ -87,7 +87,7 @@ func TestTreesAreShownAsTheMonitorSawThem(t *testing.T) {
 	shows(t, newHottestShards(m.seen), "lattice_shard_operations_per_second", `{shard="0",tree="a"} 7`, `{shard="1",tree="a"} 8`)
 	m.monitored(report("a", 0, nil))
 	shows(t, m.seen, "lattice_split_in_flight", `{tree="a"} 0`)
-	c.now.Mono += 90*time.Second - 1
+	c.now.Mono += 3*time.Minute - 1
 	m.monitored(report("b", 0, nil))
 	shows(t, m.seen, "lattice_tree_shards", `{tree="a"} 2`, `{tree="b"} 2`)
 	c.now.Mono++
@@ -100,8 +100,23 @@ func TestOpenWorkIsShownAsTheCollectorSawIt(t *testing.T) {
 	m.collected(&tree.Report{Open: []tree.OpenWork{{Tree: "a", Cursors: 3, Loads: 1}, {Tree: "b"}}})
 	shows(t, m.open, "lattice_cursors_open", `{tree="a"} 3`, `{tree="b"} 0`)
 	shows(t, m.open, "lattice_loads_open", `{tree="a"} 1`, `{tree="b"} 0`)
-	c.now.Mono += 5 * time.Minute
+	c.now.Mono += 10*time.Minute - 1
+	shows(t, m.open, "lattice_cursors_open", `{tree="a"} 3`, `{tree="b"} 0`)
+	c.now.Mono++
 	shows(t, m.open, "lattice_cursors_open")
+}
+
+// Where the options wish for less often than the slowest scheduler can, they
+// count.
+func TestFiguresLiveAsLongAsTheirTicksAreApart(t *testing.T) {
+	c, o := &manual{System: clock.NewSystem()}, options.Default()
+	o.HotShardSampleInterval = 5 * time.Minute
+	m := newTreeMetrics(c, &o)
+	m.monitored(report("a", 0, nil))
+	c.now.Mono += 15*time.Minute - 1
+	shows(t, m.seen, "lattice_tree_shards", `{tree="a"} 2`)
+	c.now.Mono++
+	shows(t, m.seen, "lattice_tree_shards")
 }
 
 // Of too many trees, those where something goes on are shown.

@@ -22,6 +22,7 @@ func toward(t *testing.T, r *otlp.Receiver, log *bytes.Buffer, pairs ...string) 
 	if err != nil || tel == nil {
 		t.Fatal(tel, err)
 	}
+	tel.slow = time.Hour // a busy machine makes any collector slow
 	return tel
 }
 
@@ -113,6 +114,57 @@ func TestFlushGivesUpSoon(t *testing.T) {
 	tel.Shutdown(t.Context())
 	if took := time.Since(began); took > 3*shutdownTimeout {
 		t.Errorf("the end took %s", took)
+	}
+}
+
+// A collector that answers, but slowly, must not delay every answer.
+func TestASlowFlushIsNotRepeatedAtOnce(t *testing.T) {
+	var log bytes.Buffer
+	r := otlp.Start(t, otlp.Accept)
+	tel := toward(t, r, &log)
+	defer tel.Shutdown(t.Context())
+	tel.slow = 0 // whatever it takes is slow
+	for range 3 {
+		ask(t, tel)
+		tel.Flush(t.Context())
+	}
+	if n := len(r.Named("GET /r")); n != 1 {
+		t.Errorf("%d spans were waited for, want the first alone", n)
+	}
+	if pause := time.Until(tel.resume); pause <= 0 || pause > flushPause || log.Len() > 0 {
+		t.Errorf("the pause is %s, the log %s", pause, log.String())
+	}
+	tel.resume = time.Time{}
+	tel.Flush(t.Context())
+	if n := len(r.Named("GET /r")); n != 3 {
+		t.Errorf("%d spans came after the pause, want 3", n)
+	}
+}
+
+// Metrics that a collector did not take are due at once when it is back.
+func TestMetricsThatWereNotTakenAreStillDue(t *testing.T) {
+	var log bytes.Buffer
+	r := otlp.Start(t, otlp.Hang)
+	tel := toward(t, r, &log)
+	defer tel.Shutdown(t.Context())
+	tel.Export(figures())
+	due := time.Now().Add(-tel.interval).Round(0)
+	tel.sent = due
+	tel.Flush(t.Context())
+	if !tel.sent.Equal(due) {
+		t.Fatal("they count as sent")
+	}
+	r.Do(otlp.Accept)
+	r.Await(t, "the figure", func() bool {
+		tel.mu.Lock()
+		tel.resume = time.Time{}
+		tel.mu.Unlock()
+		tel.Flush(t.Context())
+		_, ok := r.Metric("figure_total")
+		return ok
+	})
+	if tel.sent.Equal(due) {
+		t.Error("what was sent is due again")
 	}
 }
 

@@ -25,8 +25,10 @@ const (
 	// shutdownTimeout bounds the end of a program that a collector does not answer.
 	shutdownTimeout = 3 * time.Second
 	// flushTimeout bounds what one invocation waits for a collector, flushPause
-	// how long the next ones do not wait after that was in vain.
+	// how long the next ones do not wait after that was in vain, or took longer
+	// than flushSlow.
 	flushTimeout = time.Second
+	flushSlow    = 100 * time.Millisecond
 	flushPause   = 30 * time.Second
 	// instrumentation names what makes the spans.
 	instrumentation = "github.com/latticekv/lattice"
@@ -44,10 +46,11 @@ type Telemetry struct {
 	exporter  sdkmetric.Exporter // nil without metrics
 	interval  time.Duration
 	timeout   time.Duration
+	slow      time.Duration
 
 	mu     sync.Mutex
 	meters []*sdkmetric.MeterProvider
-	// sent is when Flush last sent metrics, resume the time from which it waits
+	// sent is when Flush last had metrics accepted, resume the time from which it waits
 	// for the collector again.
 	sent, resume time.Time
 }
@@ -69,7 +72,7 @@ func Open(lookup func(string) (string, bool), logger *slog.Logger, version strin
 	}
 	t := &Telemetry{
 		logger: logger, failures: &failures{logger: logger, secrets: c.secrets()}, resource: resource.NewSchemaless(c.resource...), interval: c.interval, timeout: c.exportTimeout,
-		sent: time.Now().Round(0),
+		slow: flushSlow, sent: time.Now().Round(0),
 	}
 	listen(t.failures)
 	if c.propagate {
@@ -97,7 +100,7 @@ func Open(lookup func(string) (string, bool), logger *slog.Logger, version strin
 func Through(provider *sdktrace.TracerProvider) *Telemetry {
 	return &Telemetry{
 		logger: slog.Default(), failures: &failures{logger: slog.Default()}, provider: provider, tracer: provider.Tracer(instrumentation),
-		propagate: propagation.TraceContext{},
+		slow: flushSlow, propagate: propagation.TraceContext{},
 	}
 }
 
@@ -117,8 +120,9 @@ func (t *Telemetry) Export(figures prometheus.Gatherer) {
 
 // Flush sends the spans that wait, and the metrics if their interval has passed:
 // for a host that freezes the process between requests. It waits a second at
-// most, less if ctx has an earlier deadline, and not at all for a while once that was in vain; what could not be sent
-// waits for the next time, as far as the bounded queue holds it.
+// most, less if ctx has an earlier deadline, and not at all for a while once that
+// was in vain or slow: a collector far away must not delay every answer. What
+// was not sent waits for the next time, as far as the bounded queue holds it.
 func (t *Telemetry) Flush(ctx context.Context) {
 	if t == nil {
 		return
@@ -132,7 +136,7 @@ func (t *Telemetry) Flush(ctx context.Context) {
 	}
 	var meters []*sdkmetric.MeterProvider
 	if now.Sub(t.sent) >= t.interval {
-		meters, t.sent = t.meters, now
+		meters = t.meters
 	}
 	t.mu.Unlock()
 	limit := flushTimeout
@@ -141,11 +145,23 @@ func (t *Telemetry) Flush(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
-	if err := t.each(ctx, meters, (*sdktrace.TracerProvider).ForceFlush, (*sdkmetric.MeterProvider).ForceFlush); err != nil {
-		t.mu.Lock()
-		t.resume = now.Add(flushPause)
-		t.mu.Unlock()
+	err := t.each(ctx, meters, (*sdktrace.TracerProvider).ForceFlush, (*sdkmetric.MeterProvider).ForceFlush)
+	t.flushed(now, len(meters) > 0, err)
+	if err != nil {
 		t.failures.Handle(err)
+	}
+}
+
+// flushed notes how a Flush ended that began at a time.
+func (t *Telemetry) flushed(began time.Time, metrics bool, err error) {
+	end := time.Now().Round(0)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err == nil && metrics {
+		t.sent = began
+	}
+	if err != nil || end.Sub(began) > t.slow {
+		t.resume = end.Add(flushPause)
 	}
 }
 

@@ -1,6 +1,6 @@
 // Package tick runs scheduled functions through the service's own timer
-// endpoints, so that every host goes the same way: over a connection, or in
-// process where there is none.
+// endpoints, in process, so that every host goes the same way and none needs a
+// connection for it.
 package tick
 
 import (
@@ -8,7 +8,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"runtime/debug"
 
@@ -58,27 +57,9 @@ func Request(ctx context.Context, base, token, timer string) (*http.Request, err
 	return req, nil
 }
 
-// Call runs a timer over a connection and returns the JSON that says what it
-// did. A *Error says that the service answered, but not with success.
-func Call(ctx context.Context, client *http.Client, base, token, timer string) (json.RawMessage, error) {
-	req, err := Request(ctx, base, token, timer)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return nil, fmt.Errorf("call timer %s: %w", timer, err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes))
-	if err != nil {
-		return nil, fmt.Errorf("read the answer of timer %s: %w", timer, err)
-	}
-	return interpret(timer, resp.StatusCode, body)
-}
-
-// InProcess runs a timer by calling the service's handler, and returns what
-// Call returns. A panic of the handler becomes an error.
+// InProcess runs a timer by calling the service's handler, and returns the
+// JSON that says what it did. A *Error says that the service answered, but not
+// with success. A panic of the handler becomes an error.
 func InProcess(ctx context.Context, service http.Handler, token, timer string) (answer json.RawMessage, err error) {
 	req, err := Request(ctx, "http://timer.invalid", token, timer)
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -14,19 +13,11 @@ import (
 	"github.com/latticekv/lattice/functions/timers"
 )
 
-// ways runs a test over a connection and in process.
-func ways(t *testing.T, handler http.HandlerFunc, test func(t *testing.T, run func(timer string) (json.RawMessage, error))) {
-	t.Run("over a connection", func(t *testing.T) {
-		server := httptest.NewServer(handler)
-		defer server.Close()
-		test(t, func(timer string) (json.RawMessage, error) {
-			return Call(t.Context(), server.Client(), server.URL, "secret", timer)
-		})
-	})
-	t.Run("in process", func(t *testing.T) {
-		test(t, func(timer string) (json.RawMessage, error) {
-			return InProcess(t.Context(), handler, "secret", timer)
-		})
+// against runs a test against a handler.
+func against(t *testing.T, handler http.HandlerFunc, test func(t *testing.T, run func(timer string) (json.RawMessage, error))) {
+	t.Helper()
+	test(t, func(timer string) (json.RawMessage, error) {
+		return InProcess(t.Context(), handler, "secret", timer)
 	})
 }
 
@@ -36,7 +27,7 @@ func TestTimerIsCalledWithTheInternalCredential(t *testing.T) {
 		got = r
 		_, _ = io.WriteString(w, `{"shards":3}`+"\n")
 	}
-	ways(t, handler, func(t *testing.T, run func(string) (json.RawMessage, error)) {
+	against(t, handler, func(t *testing.T, run func(string) (json.RawMessage, error)) {
 		got = nil
 		answer, err := run(timers.Checkpoint)
 		if err != nil || string(answer) != `{"shards":3}` {
@@ -88,7 +79,7 @@ func TestFailuresAreErrors(t *testing.T) {
 				w.WriteHeader(c.status)
 				_, _ = io.WriteString(w, c.body)
 			}
-			ways(t, handler, func(t *testing.T, run func(string) (json.RawMessage, error)) {
+			against(t, handler, func(t *testing.T, run func(string) (json.RawMessage, error)) {
 				_, err := run(timers.Collect)
 				var failed *Error
 				if !errors.As(err, &failed) || *failed != c.want {
@@ -105,7 +96,7 @@ func TestFailuresAreErrors(t *testing.T) {
 func TestAnswerOfASuccessIsJSON(t *testing.T) {
 	for _, c := range []struct{ body, want string }{{"", "{}"}, {" \n", "{}"}, {`{"a":1}`, `{"a":1}`}, {"<html>", ""}} {
 		handler := func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, c.body) }
-		ways(t, handler, func(t *testing.T, run func(string) (json.RawMessage, error)) {
+		against(t, handler, func(t *testing.T, run func(string) (json.RawMessage, error)) {
 			answer, err := run(timers.Collect)
 			if string(answer) != c.want || (err != nil) != (c.want == "") {
 				t.Fatalf("body %q gave %s, %v", c.body, answer, err)
@@ -119,25 +110,5 @@ func TestPanicInProcessIsAnError(t *testing.T) {
 	_, err := InProcess(t.Context(), handler, "secret", timers.Checkpoint)
 	if err == nil || !strings.Contains(err.Error(), "boom") {
 		t.Fatalf("got %v, want an error that tells the panic", err)
-	}
-}
-
-func TestUnreachableServiceIsAnError(t *testing.T) {
-	server := httptest.NewServer(http.NotFoundHandler())
-	server.Close()
-	if _, err := Call(t.Context(), http.DefaultClient, server.URL, "secret", timers.Checkpoint); err == nil {
-		t.Fatal("no error from a server that is gone")
-	}
-}
-
-func TestContextEndsACall(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		cancel()
-		<-r.Context().Done()
-	}))
-	defer server.Close()
-	if _, err := Call(ctx, server.Client(), server.URL, "secret", timers.Checkpoint); !errors.Is(err, context.Canceled) {
-		t.Fatalf("got %v, want context.Canceled", err)
 	}
 }
