@@ -144,7 +144,7 @@ func TestASlowFlushIsNotRepeatedAtOnce(t *testing.T) {
 // Metrics that a collector did not take are due at once when it is back.
 func TestMetricsThatWereNotTakenAreStillDue(t *testing.T) {
 	var log bytes.Buffer
-	r := otlp.Start(t, otlp.Hang)
+	r := otlp.Start(t, otlp.Redirect) // which is refused, and not tried again
 	tel := toward(t, r, &log)
 	defer tel.Shutdown(t.Context())
 	tel.Export(figures())
