@@ -131,8 +131,8 @@ func TestASlowFlushIsNotRepeatedAtOnce(t *testing.T) {
 	if n := len(r.Named("GET /r")); n != 1 {
 		t.Errorf("%d spans were waited for, want the first alone", n)
 	}
-	if pause := time.Until(tel.resume); pause <= 0 || pause > flushPause || log.Len() > 0 {
-		t.Errorf("the pause is %s, the log %s", pause, log.String())
+	if pause := time.Until(tel.resume); pause <= 0 || pause > flushPause {
+		t.Errorf("the pause is %s", pause)
 	}
 	tel.resume = time.Time{}
 	tel.Flush(t.Context())
