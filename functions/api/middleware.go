@@ -112,7 +112,7 @@ func headerSent(w http.ResponseWriter) bool {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := s.cfg.Clock.Now()
 	rec := &recorder{ResponseWriter: w, head: r.Method == http.MethodHead, timeout: s.opts.RequestTimeout}
-	id := requestID(r.Header, s.cfg.Clock)
+	id := RequestID(r.Header, s.cfg.Clock)
 	rec.Header().Set("X-Request-Id", id)
 	body := &countedBody{ReadCloser: r.Body}
 	r.Body = body
@@ -240,8 +240,9 @@ func knownMethod(m string) string {
 
 var saneID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)
 
-// requestID returns the client's own id if it is sane, else a new one.
-func requestID(h http.Header, c clock.Source) string {
+// RequestID returns the client's own id if it is sane, else a new one: the
+// X-Request-Id of the answer, also where a host answers before this package does.
+func RequestID(h http.Header, c clock.Source) string {
 	if given := h.Values("X-Request-Id"); len(given) == 1 && saneID.MatchString(given[0]) {
 		return given[0]
 	}

@@ -82,7 +82,7 @@ func (h *host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if damaged(r) {
-		refuseDamaged(w)
+		refuseDamaged(w, r)
 		return
 	}
 	ctx, cancel := context.WithTimeoutCause(r.Context(), h.limit, errTooLong)

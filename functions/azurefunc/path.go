@@ -1,10 +1,12 @@
 package main
 
 import (
-	"encoding/json"
 	"net/http"
 	"net/url"
 	"strings"
+
+	"github.com/latticekv/lattice/core/clock"
+	"github.com/latticekv/lattice/functions/api"
 )
 
 // originals are the headers in which the platform tells the path as it was sent.
@@ -54,14 +56,11 @@ func damaged(r *http.Request) bool {
 }
 
 // refuseDamaged answers such a request: it would read or write another key.
-func refuseDamaged(w http.ResponseWriter) {
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(http.StatusBadRequest)
-	// What the host does with an answer that is not written is its own affair.
-	_ = json.NewEncoder(w).Encode(map[string]any{
-		"type": "about:blank", "title": "The request is not valid", "status": http.StatusBadRequest, "code": "invalid_argument",
-		"detail": `key: on this host a key with one of # ? % \, white space at the end, or a segment of dots alone does not survive in a path; ` +
+func refuseDamaged(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("X-Request-Id", api.RequestID(r.Header, clock.NewSystem()))
+	api.WriteProblem(w, r, &api.Failure{
+		Code: api.CodeInvalidArgument,
+		Detail: `key: on this host a key with one of # ? % \, white space at the end, or a segment of dots alone does not survive in a path; ` +
 			"give it as /v1/trees/{tree}/key?b64= and the key in base64url",
 	})
 }

@@ -46,17 +46,21 @@ func TestKeyThatDoesNotSurviveItsPathIsRefused(t *testing.T) {
 			h := newHost(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true }))
 			r := httptest.NewRequest("PUT", "http://lattice.test/v1/trees/t/keys/a", strings.NewReader("v"))
 			r.Header.Set(header, original)
+			r.Header.Set("X-Request-Id", "req-1")
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, r)
 			if reached != served {
 				t.Errorf("%s %q: served %v, want %v", header, original, reached, served)
 			}
 			var p struct {
-				Status       int
-				Code, Detail string
+				Status                        int
+				Type, Code, Detail, RequestID string
 			}
 			if err := json.Unmarshal(w.Body.Bytes(), &p); !served && (err != nil || w.Code != 400 || p.Status != 400 || p.Code != "invalid_argument" || !strings.Contains(p.Detail, "b64")) {
 				t.Errorf("%q was answered with %d %s", original, w.Code, w.Body)
+			}
+			if !served && (p.Type != "urn:lattice:problem:invalid_argument" || p.RequestID != "req-1" || w.Header().Get("X-Request-Id") != "req-1") {
+				t.Errorf("%q: not the form of all errors: %s %v", original, w.Body, w.Header())
 			}
 		}
 	}
