@@ -244,7 +244,7 @@ func TestHalfOfALimitedConnectionCanBeClosed(t *testing.T) {
 	if !ok || half.CloseWrite() != nil {
 		t.Fatal("the half cannot be closed")
 	}
-	if _, err := conn.Read(make([]byte, 1)); err != io.EOF {
+	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("read %v", err)
 	}
 	if _, err := conn.Write([]byte("x")); err != nil {
