@@ -68,14 +68,26 @@ func (s *Store) Reach(ctx context.Context) error { return s.open(ctx) }
 // Make creates the container unless it exists.
 func (s *Store) Make(ctx context.Context) error { return s.place.Make(ctx) }
 
+// maxEmptyPages bounds the pages without a blob that Unused passes over.
+const maxEmptyPages = 1000
+
 // Unused refuses with ErrCorrupt if the container holds a blob. One that does not
 // exist is unused.
 func (s *Store) Unused(ctx context.Context) error {
-	page, err := s.List(ctx, "", "")
-	if err == nil && len(page.Blobs) > 0 {
-		err = store.Corruptf("the table is gone while container %s holds blobs: restore the table, or begin with new names of table and container", s.place.Name)
+	marker := ""
+	for range maxEmptyPages {
+		page, err := s.List(ctx, "", marker)
+		if err != nil {
+			return err
+		}
+		if len(page.Blobs) > 0 {
+			return store.Corruptf("container %s holds data", s.place.Name)
+		}
+		if marker = page.Next; marker == "" {
+			return nil
+		}
 	}
-	return err
+	return fmt.Errorf("look into container %s: %d pages without a blob: %w", s.place.Name, maxEmptyPages, store.ErrUnavailable)
 }
 
 func containerClient(service azhttp.Endpoint, o Options) (*container.Client, error) {

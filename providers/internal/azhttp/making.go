@@ -35,9 +35,9 @@ type Place struct {
 	// Create makes it: one exchange. Its errors wrap a StatusError where the
 	// service answered.
 	Create func(ctx context.Context) error
-	// Unused, unless nil, is asked where the place is missing: it refuses if
-	// something else shows that it was in use, so that a loss is not taken for a
-	// beginning. Prepare, unless nil, is done on top before the place is made.
+	// Unused, unless nil, is asked where the place is missing: it refuses with
+	// store.ErrCorrupt if something else shows that it was in use, so that a loss is
+	// not taken for a beginning. Prepare, unless nil, is done on top before the place is made.
 	Unused, Prepare func(ctx context.Context) error
 	// Fixed says that the place is not made by writes: one that is missing is an
 	// error.
@@ -51,31 +51,21 @@ type Place struct {
 // yet.
 func (p *Place) Read(ctx context.Context, read func() error) (found bool, err error) {
 	seen := p.seen.Load()
-	err = read()
-	switch {
-	case err == nil:
-		p.seen.Store(true)
-		return true, nil
-	case !p.missing(err):
-		if errors.Is(err, store.ErrNotFound) {
-			p.seen.Store(true) // a row or a blob is not there, in a place that is
-		}
+	switch err = read(); {
+	case !p.absent(err):
 		return true, p.explain(err)
 	case seen:
 		return true, p.gone(err)
-	case p.Unused == nil:
-		return false, nil
 	}
-	unused := p.Unused(ctx)
-	if unused == nil {
+	lost := p.unused(ctx)
+	if lost == nil {
 		return false, nil
 	}
 	// Another process may have made the place, and used it, between the two looks.
-	if err = read(); err == nil || !p.missing(err) {
-		p.seen.Store(p.seen.Load() || err == nil)
+	if err = read(); !p.absent(err) {
 		return true, p.explain(err)
 	}
-	return false, unused
+	return false, lost
 }
 
 // Write makes a write; where the place does not exist yet it is made, and the
@@ -83,26 +73,49 @@ func (p *Place) Read(ctx context.Context, read func() error) (found bool, err er
 func (p *Place) Write(ctx context.Context, write func() error) error {
 	seen := p.seen.Load()
 	err := write()
-	if err == nil {
-		p.seen.Store(true)
-		return nil
-	}
-	if !p.missing(err) {
+	switch {
+	case !p.absent(err):
 		return p.explain(err)
-	}
-	if seen || p.Fixed {
+	case seen || p.Fixed:
 		return p.gone(err)
 	}
 	unmade := p.Make(ctx)
-	err = write() // also where it was not made: another process may have done so
-	if unmade != nil && err != nil && p.missing(err) {
+	// Also where it was not made: another process may have done so, and used it.
+	switch err = write(); {
+	case !p.absent(err):
+		return p.explain(err)
+	case unmade != nil:
 		return unmade
 	}
-	if err != nil && p.missing(err) {
-		// Another front end of the service may not know yet.
-		return fmt.Errorf("%s %s was made just now and is not found: %w", p.What, p.Name, err)
+	// Another front end of the service may not know yet.
+	return fmt.Errorf("%s %s was made just now and is not found: %w", p.What, p.Name, err)
+}
+
+// absent reports whether an answer says that the place is missing. Success, and
+// every word of a row or blob in it, shows that it is there.
+func (p *Place) absent(err error) bool {
+	if p.missing(err) {
+		return true
 	}
-	return p.explain(err)
+	if err == nil || errors.Is(err, store.ErrNotFound) || store.LostRace(err) {
+		p.seen.Store(true)
+	}
+	return false
+}
+
+// unused refuses if the place was in use, as far as anything else shows.
+func (p *Place) unused(ctx context.Context) error {
+	if p.Unused == nil {
+		return nil
+	}
+	err := p.Unused(ctx)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, store.ErrCorrupt):
+		return fmt.Errorf("%s %s is gone, and is not made anew where data was: restore it, or begin with new names of table and container: %w", p.What, p.Name, err)
+	}
+	return fmt.Errorf("%s %s does not exist, and whether it was in use before cannot be found out: %w", p.What, p.Name, err)
 }
 
 // Make creates the place unless this process knows that it exists. Many callers at
@@ -112,7 +125,7 @@ func (p *Place) Make(ctx context.Context) error {
 		if p.seen.Load() {
 			return nil
 		}
-		for _, step := range []func(context.Context) error{p.Unused, p.Prepare, p.create} {
+		for _, step := range []func(context.Context) error{p.unused, p.Prepare, p.create} {
 			if step == nil {
 				continue
 			}
@@ -139,12 +152,15 @@ func (p *Place) Open(ctx context.Context, read func(context.Context) error) erro
 	}
 	switch {
 	case found:
-		p.seen.Store(true)
 		return nil
 	case p.Fixed:
 		return p.gone(store.ErrNotFound)
 	}
-	return p.Make(ctx)
+	unmade := p.Make(ctx)
+	if unmade != nil && !p.absent(read(ctx)) && p.seen.Load() {
+		return nil // another process made it, and used it
+	}
+	return unmade
 }
 
 // create tries until the place exists or trying again is of no use.
