@@ -14,8 +14,17 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 )
 
+// errDecoded refuses a path of an HTTP API that has a percent sign. The gateway
+// decodes paths before it tells them, so the sign may be the caller's own or the
+// rest of an encoding: reading it either way would take one key for another.
+var errDecoded = errors.New("path: behind an HTTP API one with a percent sign is ambiguous, because the gateway decodes paths; " +
+	"give the key as /v1/trees/{tree}/key?b64= in base64url, or call the function URL")
+
 // toRequest rebuilds the request that an event tells of.
 func (f *function) toRequest(ctx context.Context, e *events.APIGatewayV2HTTPRequest) (*http.Request, error) {
+	if strings.Contains(e.RawPath, "%") && !throughURL(e) {
+		return nil, errDecoded
+	}
 	body := []byte(e.Body)
 	if e.IsBase64Encoded {
 		var err error
@@ -71,8 +80,8 @@ func cutSegments(path, prefix string) string {
 	return path
 }
 
-// requestURL keeps the path as the caller encoded it. An HTTP API may have
-// decoded it already; what is then no valid encoding is taken literally.
+// requestURL keeps the path as the caller encoded it. What is no valid encoding
+// is taken literally.
 func requestURL(rawPath, rawQuery string) *url.URL {
 	if !strings.HasPrefix(rawPath, "/") {
 		rawPath = "/" + rawPath

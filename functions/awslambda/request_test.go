@@ -101,6 +101,39 @@ func TestOtherFormsOfHTTPEventsAreRefusedClearly(t *testing.T) {
 	}
 }
 
+// TestPathsThatAGatewayMayHaveDecodedAreNotDecodedAgain: the key %41 arrives as
+// %41 from a gateway that decodes, and as %2541 from one that does not.
+func TestPathsThatAGatewayMayHaveDecodedAreNotDecodedAgain(t *testing.T) {
+	for _, raw := range []string{"/v1/trees/t/keys/%41", "/v1/trees/t/keys/%2541", "/v1/trees/t/keys/100%", "/prod/v1/trees/t/keys/a%2Fb", "/%76%31/trees"} {
+		f := newFunction(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s was served as %s", raw, r.URL) })
+		value, err := f.handle(t.Context(), gatewayEvent(t, "PUT", raw, "prod"))
+		answer, ok := value.(events.APIGatewayV2HTTPResponse)
+		if err != nil || !ok || answer.StatusCode != 400 || !strings.Contains(answer.Body, "key?b64=") {
+			t.Errorf("%s: %+v, %v", raw, value, err)
+		}
+	}
+	var got string
+	f := newFunction(func(_ http.ResponseWriter, r *http.Request) { got = r.URL.Path })
+	if _, err := f.handle(t.Context(), gatewayEvent(t, "PUT", "/prod/v1/trees/t/keys/a b#é", "prod")); err != nil || got != "/v1/trees/t/keys/a b#é" {
+		t.Errorf("seen as %q, %v", got, err)
+	}
+}
+
+// gatewayEvent is an event as an HTTP API sends it.
+func gatewayEvent(t *testing.T, method, rawPath, stage string) json.RawMessage {
+	t.Helper()
+	var e events.APIGatewayV2HTTPRequest
+	if err := json.Unmarshal(httpEvent(method, rawPath, "", nil, false, nil), &e); err != nil {
+		t.Fatal(err)
+	}
+	e.RequestContext.Stage, e.RequestContext.DomainName = stage, "abc123.execute-api.eu-central-1.amazonaws.com"
+	event, err := json.Marshal(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return event
+}
+
 func FuzzPathsAndBodiesArriveAsSent(f *testing.F) {
 	for _, path := range []string{"/v1/trees/t/keys/a%2Fb", "/v1/trees/t/keys/%25", "//", "/..", "/%F0%9F%98%80", "/%zz", "", "prod/x"} {
 		f.Add(path, "q=%26", []byte{0x00, 0xFF, 0x80, 0x0A}, "prod")
@@ -108,6 +141,7 @@ func FuzzPathsAndBodiesArriveAsSent(f *testing.F) {
 	f.Fuzz(func(t *testing.T, path, query string, body []byte, stage string) {
 		var e events.APIGatewayV2HTTPRequest
 		e.RawPath, e.RawQueryString, e.RequestContext.Stage, e.RequestContext.HTTP.Method = path, query, stage, "PUT"
+		e.RequestContext.DomainName = "example.lambda-url.eu-central-1.on.aws"
 		e.Body = string(body)
 		r, err := newFunction(nil).toRequest(t.Context(), &e)
 		if err != nil {
