@@ -162,7 +162,7 @@ func (c *Client) sendUpload(ctx context.Context, q *call, u *upload, out *BulkRe
 	case u.err != nil:
 		return fmt.Errorf("read entries: %w", u.err)
 	case err != nil:
-		return fmt.Errorf("reach service: %w", err)
+		return c.unreached(err)
 	case resp.StatusCode/100 != 2 && !u.begun:
 		return &unsent{readError(resp, time.Now())}
 	case resp.StatusCode/100 != 2:

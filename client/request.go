@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -105,13 +106,22 @@ func (c *Client) send(ctx context.Context, q *call, read func(*http.Response) er
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return fmt.Errorf("reach service: %w", err)
+		return c.unreached(err)
 	}
 	defer drain(resp.Body)
 	if resp.StatusCode/100 != 2 {
 		return readError(resp, time.Now())
 	}
 	return read(resp)
+}
+
+// unreached is the error of an attempt that got no answer. A service that speaks
+// TLS hangs up on a request in plain HTTP.
+func (c *Client) unreached(err error) error {
+	if errors.Is(err, io.EOF) && strings.HasPrefix(c.base, "http://") {
+		return fmt.Errorf("reach service: %w (does it speak TLS? try https://)", err)
+	}
+	return fmt.Errorf("reach service: %w", err)
 }
 
 // drain reads what little is left, so that the connection can be used again,

@@ -179,7 +179,7 @@ func (c *Client) open(ctx context.Context, q *call) (*http.Response, error) {
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("reach service: %w", err)
+		return nil, c.unreached(err)
 	}
 	if resp.StatusCode/100 != 2 {
 		defer drain(resp.Body)

@@ -40,6 +40,9 @@ func health(ctx context.Context, s *settings, _ io.Writer) error {
 	}
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true}}}
 	resp, err := client.Do(req)
+	if errors.Is(err, io.EOF) && base == "http://" {
+		return fmt.Errorf("ask for health: %w (does it speak TLS? try --tls, or --tls-cert and --tls-key, as the service has them)", err)
+	}
 	if err != nil {
 		return fmt.Errorf("ask for health: %w", err)
 	}

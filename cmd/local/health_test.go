@@ -35,6 +35,15 @@ func TestHealthIsThatOfTheServiceAtTheAddress(t *testing.T) {
 	}
 }
 
+func TestHealthOfAServiceThatHangsUpHintsAtTLS(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+	defer server.Close()
+	s := &settings{flags: flags{Listen: server.Listener.Addr().String()}}
+	if err := health(t.Context(), s, nil); err == nil || !strings.Contains(err.Error(), "try --tls") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestHealthNeedsAPort(t *testing.T) {
 	for _, address := range []string{"127.0.0.1:0", "127.0.0.1", ":0"} {
 		if err := health(t.Context(), &settings{flags: flags{Listen: address}}, nil); err == nil || !strings.Contains(err.Error(), "--listen") {
