@@ -70,6 +70,11 @@ func TestRefusedTokensAreExplained(t *testing.T) {
 	}
 }
 
+func TestInternalKeyWithTreesIsToldToLeaveThemOut(t *testing.T) {
+	l, _ := fake(t)
+	l.fails(ExitUsage, "leave them out", "", "keys", "new", "--name=cron", "--role=internal", "--trees=*")
+}
+
 func TestGivenKeyIsHashedAndNotRepeated(t *testing.T) {
 	l, _ := fake(t)
 	const key = "from-the-vault-0123456789abcdefghij"

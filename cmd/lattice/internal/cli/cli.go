@@ -75,8 +75,9 @@ const description = `Lattice is a sorted, durable key-value store; this tool tal
 A tree is a named key space. Keys are UTF-8 text, in bytewise order; values are any bytes.
 A key or value that starts with a dash goes behind "--".
 
-Exit codes: 0 done; 1 the answer is no (not found, a condition failed, rows were rejected);
-2 wrong usage, or refused as invalid; 3 the service, the network or a file failed; 130 interrupted.`
+Exit codes: 0 done; 1 the answer is no (not found, a conflict, a condition failed, rows were rejected);
+2 wrong usage, or refused as invalid; 3 the service, the network or a file failed, the token is missing
+or may not do this (401, 403), or a cap is reached (429); 130 interrupted.`
 
 // env is what a command works with.
 type env struct {

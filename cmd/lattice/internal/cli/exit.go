@@ -26,8 +26,8 @@ const (
 	// ExitUsage: the command line is wrong, or the service refused what was
 	// asked as invalid.
 	ExitUsage = 2
-	// ExitFailed: the service, the network or a file failed, or the caller
-	// may not do this.
+	// ExitFailed: the service, the network or a file failed, the caller is not
+	// known or may not do this (401, 403), or a cap is reached (429).
 	ExitFailed = 3
 	// ExitInterrupted: a signal ended the command.
 	ExitInterrupted = 130
@@ -43,6 +43,19 @@ var (
 	// errDeclined: a person answered no to a question.
 	errDeclined = errors.New("nothing was done")
 )
+
+// stoppedHalfway is an error that ended a command, with what that left behind,
+// for a person who interrupted it.
+type stoppedHalfway struct {
+	err  error
+	says string
+}
+
+// Error implements error.
+func (s *stoppedHalfway) Error() string { return s.says + ": " + s.err.Error() }
+
+// Unwrap returns the cause.
+func (s *stoppedHalfway) Unwrap() error { return s.err }
 
 func usagef(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", errUsage, fmt.Sprintf(format, args...))
@@ -100,6 +113,8 @@ func (e *env) explain(err error) string {
 	var untrusted *tls.CertificateVerificationError
 	var unknown *unknownBatch
 	var conditions *failedConditions
+	var held *client.Error
+	var halfway *stoppedHalfway
 	switch {
 	case errors.As(err, &unknown):
 		return e.explain(unknown.err) + "\n" + unknown.hint()
@@ -111,6 +126,9 @@ func (e *env) explain(err error) string {
 		return fmt.Sprintf("the certificate of %s is not trusted: %v. If it is your own, give it with --cacert.", e.server, untrusted.Err)
 	case errors.Is(err, http.ErrSchemeMismatch):
 		return fmt.Sprintf("the service at %s does not speak HTTPS; is it http://?", e.server)
+	case errors.As(err, &held) && held.Code == client.ErrOperationInProgress && held.Bulk != nil && held.Bulk.OperationID != "":
+		return fmt.Sprintf("%v. To go on with it: lattice load %s FILE --mode=session --operation=%s; to give it up: lattice loads abort %s %s",
+			err, treeOf(held), held.Bulk.OperationID, treeOf(held), held.Bulk.OperationID)
 	case errors.Is(err, rows.ErrForm):
 		return fmt.Sprintf("%v. --as=base64 and NDJSON hold every value.", err)
 	case errors.Is(err, client.ErrUnauthenticated) && e.token != "":
@@ -121,10 +139,20 @@ func (e *env) explain(err error) string {
 		return fmt.Sprintf("%v. The role of the token or the trees it is for do not include this.", err)
 	case errors.Is(err, migrate.ErrInterrupted):
 		return migrate.ErrInterrupted.Error()
+	case exitCode(e.ctx, err) == ExitInterrupted && errors.As(err, &halfway):
+		return "interrupted: " + halfway.says + "; the command may be repeated"
 	case exitCode(e.ctx, err) == ExitInterrupted:
 		return "interrupted"
 	}
 	return err.Error()
+}
+
+// treeOf is the tree that a refusal is about, as a person would type it.
+func treeOf(refused *client.Error) string {
+	if refused.Tree == "" {
+		return "TREE"
+	}
+	return show(refused.Tree)
 }
 
 // brief is an error without the request it happened to.

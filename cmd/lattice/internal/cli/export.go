@@ -141,9 +141,9 @@ func (c *exportCmd) copy(e *env, t *client.Tree, r client.Range, w rows.Writer) 
 // incomplete says what there is of a stream that broke off.
 func (c *exportCmd) incomplete(err error, w rows.Writer) error {
 	if c.File != "-" {
-		return fmt.Errorf("export: nothing was saved: %w", err)
+		return fmt.Errorf("export: %w", &stoppedHalfway{err, "nothing was saved"})
 	}
-	return errors.Join(fmt.Errorf("export: the output is not complete: %w", err), w.Flush())
+	return errors.Join(fmt.Errorf("export: %w", &stoppedHalfway{err, "the output is not complete"}), w.Flush())
 }
 
 // estimate counts the range for the progress bar: roughly, and not for long.

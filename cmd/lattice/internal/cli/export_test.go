@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"path/filepath"
@@ -79,5 +80,33 @@ func TestExportOfASnapshotThatBreaksOffSavesNothing(t *testing.T) {
 	}
 	if n := s.Cursors("t"); n != 0 {
 		t.Errorf("%d snapshots stay open", n)
+	}
+}
+
+func TestExportInterruptedSaysWhatThereIs(t *testing.T) {
+	l, s := fake(t)
+	l.ok(ndjson(5), "import", "t")
+	for file, says := range map[string]string{
+		filepath.Join(t.TempDir(), "t.ndjson"): "interrupted: nothing was saved; the command may be repeated",
+		"-":                                    "interrupted: the output is not complete; the command may be repeated",
+	} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		s.Intercept = func(_ http.ResponseWriter, r *http.Request) bool {
+			cancel(ErrInterrupted)
+			<-r.Context().Done() // an answer would race with the interruption
+			return true
+		}
+		l.ctx = ctx
+		l.fails(ExitInterrupted, says, "", "export", "t", file, "--progress", "none")
+	}
+}
+
+func TestExportToAMissingFolderNamesTheFolder(t *testing.T) {
+	l, _ := fake(t)
+	l.ok(ndjson(1), "import", "t")
+	folder := filepath.Join(t.TempDir(), "none")
+	r := l.fails(ExitFailed, "the folder "+folder+" does not exist", "", "export", "t", filepath.Join(folder, "t.ndjson"))
+	if strings.Contains(r.err, ".tmp") {
+		t.Error(r.err)
 	}
 }

@@ -302,5 +302,5 @@ func TestExportSavesAllOrNothing(t *testing.T) {
 	if err != nil || len(files) != 1 || readString(t, path) != "before" {
 		t.Fatalf("%v, %v: %q", files, err, readString(t, path))
 	}
-	l.fails(ExitFailed, "create output", "", "export", "t", filepath.Join(dir, "none", "x"))
+	l.fails(ExitFailed, "does not exist", "", "export", "t", filepath.Join(dir, "none", "x"))
 }

@@ -164,6 +164,9 @@ func (c *loadCmd) load(e *env, t *client.Tree, f *feed, in *input, sum *loaded) 
 		sum.BulkResult, err = t.BulkStream(e.ctx, entries, o)
 	default:
 		sum.BulkResult, err = t.BulkLoad(e.ctx, entries, o)
+		if exitCode(e.ctx, err) == ExitInterrupted && !f.ended {
+			err = &stoppedHalfway{err, "nothing was loaded"} // the service applies all rows or none
+		}
 	}
 	var refused *client.Error
 	if errors.As(err, &refused) && refused.Bulk != nil {
@@ -229,6 +232,10 @@ func (c *loadCmd) account(e *env, sum *loaded, rej *rejects, err error) error {
 	perr := c.print(e, sum, rej, err)
 	switch {
 	case err != nil:
+		var refused *client.Error
+		if errors.As(err, &refused) && refused.Tree == "" {
+			refused.Tree = c.Tree
+		}
 		return fmt.Errorf("load: %w", err)
 	case perr != nil:
 		return perr

@@ -234,6 +234,9 @@ func TestLoadOfASilentInputIsInterrupted(t *testing.T) {
 		if code := Run(ctx, []string{"--server", l.url, "load", "t", "--mode", mode}, Console{In: in, Out: out, Err: out}); code != ExitInterrupted {
 			t.Errorf("%s: exit %d\n%s", mode, code, out)
 		}
+		if says := strings.Contains(out.String(), "nothing was loaded; the command may be repeated"); says != (mode == "one-shot") {
+			t.Errorf("%s: %s", mode, out)
+		}
 	}
 }
 

@@ -108,3 +108,20 @@ func TestLoadRefusesFlagsOfAnotherMode(t *testing.T) {
 		l.fails(ExitUsage, args[len(args)-2], ndjson(1), append([]string{"load", "t"}, args...)...)
 	}
 }
+
+func TestLoadBesideAnOpenSessionTellsHowToGoOnOrEndIt(t *testing.T) {
+	l, _ := fake(t)
+	l.ok("", "trees", "create", "t")
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, l.url+"/v1/trees/t/bulk-loads/op-1", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil || resp.Body.Close() != nil || resp.StatusCode/100 != 2 {
+		t.Fatal(resp, err)
+	}
+	r := l.fails(ExitNo, "--operation=op-1", ndjson(3), "load", "t", "--mode", "session", "--retry-for", "1ms")
+	if !strings.Contains(r.err, "lattice loads abort t op-1") || !strings.Contains(r.err, "lattice load t FILE --mode=session") {
+		t.Error(r.err)
+	}
+}

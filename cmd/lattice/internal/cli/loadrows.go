@@ -41,6 +41,8 @@ type feed struct {
 	// lines are the places in the input of what was yielded; they are looked at
 	// when that is over.
 	lines lineNumbers
+	// ended says that all rows were yielded, likewise.
+	ended bool
 }
 
 // pulled is what the source said.
@@ -72,7 +74,9 @@ func (f *feed) entries(ctx context.Context, sent *atomic.Int64) iter.Seq2[client
 		}
 		if err := context.Cause(ctx); err != nil {
 			yield(client.BulkEntry{}, err)
+			return
 		}
+		f.ended = true
 	}
 }
 

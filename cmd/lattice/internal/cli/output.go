@@ -27,6 +27,9 @@ func createOutput(e *env, name string) (*output, error) {
 		return &output{Writer: e.Out}, nil
 	}
 	temp, err := createTemp(name)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("create %s: the folder %s does not exist", show(name), show(filepath.Dir(name)))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("create output: %w", err)
 	}

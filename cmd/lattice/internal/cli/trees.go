@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -154,13 +155,20 @@ func (e *env) showTree(info client.TreeInfo) error {
 		fmt.Fprintf(w, "deleted\t%s\n", timeOrDash(*info.Deleted))
 	}
 	if len(info.Options) > 0 {
-		fmt.Fprintln(w, "\nSETTING\tVALUE\tFROM")
-	}
-	for _, name := range slices.Sorted(maps.Keys(info.Options)) {
-		s := info.Options[name]
-		fmt.Fprintf(w, "%s\t%s\t%s\n", name, settingText(s.Value), s.Origin)
+		fmt.Fprintln(w)
+		printSettings(w, info, slices.Sorted(maps.Keys(info.Options)))
 	}
 	return w.Flush()
+}
+
+// printSettings prints the settings of these names that a tree has, as a table.
+func printSettings(w io.Writer, info client.TreeInfo, names []string) {
+	fmt.Fprintln(w, "SETTING\tVALUE\tFROM")
+	for _, name := range names {
+		if s, ok := info.Options[name]; ok {
+			fmt.Fprintf(w, "%s\t%s\t%s\n", name, settingText(s.Value), s.Origin)
+		}
+	}
 }
 
 // settingText prints a JSON string without its quotes.
@@ -221,7 +229,12 @@ func (c *treesSetCmd) Run(e *env) error {
 	if err != nil {
 		return err
 	}
-	return e.showTree(info)
+	if e.json {
+		return e.printJSON(info)
+	}
+	w := tabwriter.NewWriter(e.Out, 0, 4, 2, ' ', 0)
+	printSettings(w, info, slices.Sorted(maps.Keys(opts)))
+	return w.Flush()
 }
 
 // treesDeleteCmd soft-deletes a tree.

@@ -28,6 +28,10 @@ func TestTrees(t *testing.T) {
 	if out = l.ok("", "trees", "set", "one", "CursorIdleTtl=", "Max=5"); !strings.Contains(out, "CursorIdleTtl  48h    default") || !strings.Contains(out, "Max            5      tree") {
 		t.Fatal(out)
 	}
+	l.is(l.ok("", "trees", "set", "one", "Max=6"), "SETTING  VALUE  FROM\nMax      6      tree\n")
+	if out = l.ok("", "trees", "set", "one", "Max=6", "--json"); !strings.Contains(out, "CursorIdleTtl") {
+		t.Fatal(out)
+	}
 	if out = l.ok("", "trees", "show", "one", "--shard-map"); !strings.Contains(out, "1      2048   2048-4095") {
 		t.Fatal(out)
 	}
