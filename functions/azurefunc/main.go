@@ -27,7 +27,11 @@ var started = time.Now()
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx); err != nil {
+	err := hostenv.NoArguments(os.Args[1:])
+	if err == nil {
+		err = run(ctx)
+	}
+	if err != nil {
 		slog.Error("custom handler ended", "error", err)
 		os.Exit(1)
 	}

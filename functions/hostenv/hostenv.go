@@ -38,6 +38,17 @@ type Settings struct {
 var errOpen = errors.New("no credentials are configured: set LATTICE_AUTH_KEYS, LATTICE_AUTH_KEYS_FILE or LATTICE_AUTH_JWT_ISSUER and what belongs to it, " +
 	"or " + auth.InsecureVariable + "=true if something in front of the service checks who calls")
 
+// errArguments: whoever gave arguments would be wrong to think that they count.
+var errArguments = errors.New("this program takes no arguments: settings are in the environment")
+
+// NoArguments refuses arguments of a program, without its name.
+func NoArguments(args []string) error {
+	if len(args) > 0 {
+		return errArguments
+	}
+	return nil
+}
+
 // Read lays the environment over the given options. Without credentials, and
 // without the wish to do so, it refuses. The error joins every fault.
 func Read(lookup func(string) (string, bool), base options.Options, log io.Writer) (s Settings, err error) {

@@ -95,3 +95,13 @@ func TestSignaturesAreTakenOffTheAddresses(t *testing.T) {
 		t.Fatalf("got %s and %s, %v", table, blob, err)
 	}
 }
+
+func TestAzureWithoutAnAccountIsToldWhatToSet(t *testing.T) {
+	c := Config{Store: Azure, DataDir: "d"}
+	err := c.Check()
+	for _, name := range []string{ConnectionStringVariable, "LATTICE_ACCOUNT", "--account", "LATTICE_TABLE_URL", "LATTICE_BLOB_URL"} {
+		if err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%v does not name %s", err, name)
+		}
+	}
+}
