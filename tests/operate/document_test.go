@@ -142,9 +142,29 @@ func (p *place) checkRestored(t *testing.T) {
 	if out := p.must(t, "lattice get orders expires --json"); !strings.Contains(out, "expiresAt") {
 		t.Errorf("the expiry is lost: %s", out)
 	}
-	if out := p.must(t, "ls backup/all"); out != "orders.ndjson.gz\nother.ndjson.gz\n" {
+	if out := p.must(t, "cd backup/all && ls && sha256sum --quiet -c SHA256SUMS"); out != "SHA256SUMS\norders.ndjson.gz\norders.settings.json\nother.ndjson.gz\nother.settings.json\n" {
 		t.Errorf("all trees are %q", out)
 	}
+}
+
+// TestBackupOfAllTreesFailsWithItsSteps: a list that cannot be had is no empty one.
+func TestBackupOfAllTreesFailsWithItsSteps(t *testing.T) {
+	p := newPlace(t)
+	p.must(t, "lattice set orders k v")
+	for _, script := range readme.Scripts(read(t)) {
+		if !strings.Contains(script.Command, "lattice trees list") {
+			continue
+		}
+		for _, step := range []string{"trees list", "export", "trees show"} {
+			hurt := strings.ReplaceAll(script.Command, "lattice "+step, "lattice --server http://127.0.0.1:1 "+step)
+			if out, err := p.run(t, hurt+"\ntrue"); err == nil {
+				t.Errorf("without %s it succeeds: %s", step, out)
+			}
+		}
+		p.must(t, script.Command)
+		return
+	}
+	t.Fatal("the guide shows no backup of all trees")
 }
 
 // TestDamagedBackupIsRefused: by its checksum, and by those who read it.
