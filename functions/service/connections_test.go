@@ -180,7 +180,9 @@ func TestAFullHouseIsToldOnceAMinute(t *testing.T) {
 	if n := strings.Count(l.log.String(), "limit=2"); n != 1 {
 		t.Errorf("%d lines", n)
 	}
+	l.mu.Lock() // under which the clock is read
 	l.clock.now.Mono += fullPause
+	l.mu.Unlock()
 	dial(t, l.Addr().String())
 	l.next(t)
 	if n := strings.Count(l.log.String(), "limit=2"); n != 2 || !strings.Contains(l.log.String(), "notTold=2") {
