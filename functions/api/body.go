@@ -137,6 +137,15 @@ func (s *Server) holdAnswer(r *request, n int64) error {
 	return s.holdBody(r, n)
 }
 
+// holdPage counts the page of a cursor likewise, and refuses nothing: the cursor
+// has moved, and a caller that asked without a number could not have the page again.
+func (s *Server) holdPage(r *request, n int64) {
+	if n > longAnswer {
+		s.buffered.Add(n)
+		r.held += n
+	}
+}
+
 func (r *request) releaseBody(s *Server) {
 	s.buffered.Add(-r.held)
 	r.held = 0

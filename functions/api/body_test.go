@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strings"
 	"testing"
@@ -210,6 +211,40 @@ func TestMemoryForAnswersIsBounded(t *testing.T) {
 	}
 	r.do("HEAD", k+"a", "").wantStatus(200)
 	r.do("GET", k+"b", "").wantStatus(200)
+}
+
+// heldWhile is an answer that notes what is counted while it is written.
+type heldWhile struct {
+	*httptest.ResponseRecorder
+	s    *Server
+	most int64
+}
+
+func (h *heldWhile) Write(b []byte) (int, error) {
+	h.most = max(h.most, h.s.buffered.Load())
+	return h.ResponseRecorder.Write(b)
+}
+
+// TestPagesOfCursorsAreCountedAndNotRefused: the cursor has moved by then.
+func TestPagesOfCursorsAreCountedAndNotRefused(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.MaxBufferedBytes = 3 << 20 })
+	for _, key := range []string{"a", "b", "c"} {
+		r.put(k+key, strings.Repeat(key, longAnswer+1))
+	}
+	open := decode[cursorBody](r.do("POST", tr+"/cursors", `{"kind":"entries"}`).wantStatus(201))
+	r.awaitBuffered(0)
+	for i, others := range []int64{0, 3<<20 - 100, 3<<20 - longAnswer} {
+		r.api.buffered.Store(others)
+		w := &heldWhile{httptest.NewRecorder(), r.api, 0}
+		r.api.ServeHTTP(w, httptest.NewRequest("POST", tr+"/cursors/"+open.CursorID+"/next", strings.NewReader(`{"limit":1}`)))
+		want := fmt.Sprintf(`"page":%d,"entries":[{"key":"%c"`, i+1, 'a'+i)
+		if w.Code != 200 || !strings.Contains(w.Body.String(), want) {
+			t.Fatalf("%d %.100s, want %s", w.Code, w.Body, want)
+		}
+		if w.most < others+longAnswer || r.api.buffered.Load() != others {
+			t.Errorf("beside %d: %d counted while it was written, %d after", others, w.most, r.api.buffered.Load())
+		}
+	}
 }
 
 // awaitBuffered waits for what is counted: the caller has its answer a moment

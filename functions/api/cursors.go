@@ -141,6 +141,7 @@ func (s *Server) nextPage(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
+	s.holdPage(r, bytesOf(p.Items))
 	return writeJSON(w, r, http.StatusOK, newPage(p, f))
 }
 
