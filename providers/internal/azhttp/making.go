@@ -157,8 +157,8 @@ func (p *Place) Open(ctx context.Context, read func(context.Context) error) erro
 		return p.gone(store.ErrNotFound)
 	}
 	unmade := p.Make(ctx)
-	if unmade != nil && !p.absent(read(ctx)) && p.seen.Load() {
-		return nil // another process made it, and used it
+	if errors.Is(unmade, store.ErrCorrupt) && !p.absent(read(ctx)) && p.seen.Load() {
+		return nil // another process made it, and used it, between the two looks
 	}
 	return unmade
 }
