@@ -175,6 +175,7 @@ func TestEveryRelationIsEnforced(t *testing.T) {
 		"InlineValueBytes":   func(o *Options) { o.GroupCommitMaxBytes = 64 << 10 },
 		"MaxClockSkew":       func(o *Options) { o.LeaseDuration, o.MaxClockSkew = time.Second, 500*time.Millisecond },
 		"RoutingRetryBudget": func(o *Options) { o.RequestTimeout = time.Second },
+		"MaxBufferedBytes":   func(o *Options) { o.MaxBulkChunkBytes, o.MaxBufferedBytes = 1<<20, 1<<20 },
 		"WalGracePeriod":     func(o *Options) { o.BlobGracePeriod = time.Second },
 		"SnapshotCursorTtl": func(o *Options) {
 			o.LeaseDuration, o.MaxClockSkew, o.SnapshotCursorTtl = time.Minute, 10*time.Second, 40*time.Second
@@ -186,7 +187,7 @@ func TestEveryRelationIsEnforced(t *testing.T) {
 			t.Errorf("%s: got %v", name, o.Validate())
 		}
 	}
-	if len(relations) != 6 {
+	if len(relations) != 7 {
 		t.Errorf("%d relations: add the new ones to this test", len(relations))
 	}
 }
