@@ -73,9 +73,15 @@ func (s *Shard) value(ctx context.Context, e *record.Entry) ([]byte, error) {
 	return record.DecodeValue(*e.Ref, data)
 }
 
-// Load reads the value of an entry, from its blob if it is large. store.ErrNotFound
-// if that was collected, because the entry was replaced.
-func (s *Shard) Load(ctx context.Context, e *record.Entry) ([]byte, error) { return s.value(ctx, e) }
+// Load reads the value of an entry for a caller, from its blob if it is large and
+// the context's Admission has no objection. store.ErrNotFound if it was collected,
+// because the entry was replaced.
+func (s *Shard) Load(ctx context.Context, e *record.Entry) ([]byte, error) {
+	if err := admitted(ctx, e); err != nil {
+		return nil, err
+	}
+	return s.value(ctx, e)
+}
 
 // Read returns the live entry of a key with its value at hand, from one moment.
 func (s *Shard) Read(ctx context.Context, key string, o ReadOptions) (record.Entry, bool, error) {
@@ -86,7 +92,7 @@ func (s *Shard) Read(ctx context.Context, key string, o ReadOptions) (record.Ent
 		if err != nil || !ok || e.Ref == nil {
 			return e, ok, err
 		}
-		value, err := s.value(ctx, &e)
+		value, err := s.Load(ctx, &e)
 		if err == nil {
 			e.Value, e.Ref = value, nil
 			return e, true, nil

@@ -164,6 +164,6 @@ func (c *Cursor) Err() error { return c.v.expired(c.it.Err()) }
 // Load reads the value of an entry of the view, from its blob if it is large.
 // ErrViewExpired if the blob was collected because the entry was replaced.
 func (v *View) Load(ctx context.Context, e *record.Entry) ([]byte, error) {
-	value, err := v.s.value(ctx, e)
+	value, err := v.s.Load(ctx, e)
 	return value, v.expired(err)
 }

@@ -1,15 +1,24 @@
 package tree
 
 import (
+	"context"
 	"strconv"
 	"time"
 	"unicode/utf8"
 
 	"github.com/latticekv/lattice/core/clock"
+	"github.com/latticekv/lattice/core/shard"
 )
 
 // shownKeyBytes is how much of an overlong key an error repeats.
 const shownKeyBytes = 64
+
+// WithAdmission returns a context whose reads ask admit, with a size in bytes,
+// before they bring a large value into memory. Its error refuses the read, and is
+// what the read ends with. It is called from several goroutines at once.
+func WithAdmission(ctx context.Context, admit func(n int64) error) context.Context {
+	return shard.WithAdmission(ctx, admit)
+}
 
 // checkKey refuses what cannot be a key: *ArgumentError, or *LimitError when it
 // is too long.

@@ -35,7 +35,7 @@ func (s *Server) batchGet(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	items, err := t.GetMany(r.Context(), keys, read)
+	items, err := t.GetMany(s.reading(r.Context(), r), keys, read)
 	if err != nil {
 		return err
 	}

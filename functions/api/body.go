@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/latticekv/lattice/core/tree"
 )
 
 // countedBody counts what is read of a request's body.
@@ -124,14 +127,26 @@ func (s *Server) holdBody(r *request, n int64) error {
 		s.buffered.Add(-n)
 		return failf(CodeUnavailable, "the requests in work fill the memory for bodies and answers; try again")
 	}
-	r.held += n
+	r.held.Add(n)
 	return nil
 }
 
-// holdAnswer likewise counts an answer to a read that is so long that a client
-// which reads slowly, or not at all, keeps it in memory.
+// reading is the context for a read of values: large ones count before they are
+// brought into memory.
+func (s *Server) reading(ctx context.Context, r *request) context.Context {
+	return tree.WithAdmission(ctx, func(n int64) error {
+		if err := s.holdBody(r, n); err != nil {
+			return err
+		}
+		r.loaded.Add(n)
+		return nil
+	})
+}
+
+// holdAnswer likewise counts what else there is of an answer that is so long that
+// a client which reads slowly, or not at all, keeps it in memory.
 func (s *Server) holdAnswer(r *request, n int64) error {
-	if n <= longAnswer || r.Method == http.MethodHead {
+	if n -= r.loaded.Load(); n <= longAnswer || r.Method == http.MethodHead {
 		return nil
 	}
 	return s.holdBody(r, n)
@@ -140,15 +155,15 @@ func (s *Server) holdAnswer(r *request, n int64) error {
 // holdPage counts the page of a cursor likewise, and refuses nothing: the cursor
 // has moved, and a caller that asked without a number could not have the page again.
 func (s *Server) holdPage(r *request, n int64) {
-	if n > longAnswer {
+	if n -= r.loaded.Load(); n > longAnswer {
 		s.buffered.Add(n)
-		r.held += n
+		r.held.Add(n)
 	}
 }
 
 func (r *request) releaseBody(s *Server) {
-	s.buffered.Add(-r.held)
-	r.held = 0
+	s.buffered.Add(-r.held.Swap(0))
+	r.loaded.Store(0)
 }
 
 // drain drops up to n bytes of the body unless the client waits for a word

@@ -117,7 +117,7 @@ func (s *Server) appendBulkLoad(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), s.stepTime(r.held))
+	ctx, cancel := context.WithTimeout(r.Context(), s.stepTime(r.held.Load()))
 	defer cancel()
 	t, err := s.db.open(ctx, r.tree)
 	if err != nil {

@@ -137,7 +137,7 @@ func (s *Server) nextPage(w http.ResponseWriter, r *request) error {
 			return err
 		}
 	}
-	p, err := t.NextPage(r.Context(), id, page, limit)
+	p, err := t.NextPage(s.reading(r.Context(), r), id, page, limit)
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ func (s *Server) listEntries(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	page, err := t.Scan(ctx, q)
+	page, err := t.Scan(s.reading(ctx, r), q)
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func (s *Server) getKey(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	item, found, err := t.Get(r.Context(), r.key, read)
+	item, found, err := t.Get(s.reading(r.Context(), r), r.key, read)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (s *Server) putKey(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	res, err := put.cond.put(r.Context(), t, r.key, put.value, put.options)
+	res, err := put.cond.put(s.reading(r.Context(), r), t, r.key, put.value, put.options)
 	if err != nil {
 		return err
 	}

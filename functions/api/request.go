@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"unicode/utf8"
 
 	"github.com/gorilla/mux"
@@ -26,8 +27,9 @@ type request struct {
 	tree, key string
 	// caller is who asks, once that is known; nil where nobody needs to say.
 	caller *auth.Principal
-	// held is what the body counts against MaxBufferedBytes.
-	held int64
+	// held is what the request counts against MaxBufferedBytes, and loaded the part
+	// of it that is values which were read for the answer.
+	held, loaded atomic.Int64
 }
 
 var treeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)

@@ -55,7 +55,7 @@ func (s *Server) streamEntries(w http.ResponseWriter, r *request, q tree.ScanQue
 		out.begin()
 		return nil
 	}
-	n, err := t.Stream(ctx, q, func(item *tree.Item) error {
+	n, err := t.Stream(s.reading(ctx, r), q, func(item *tree.Item) error {
 		progress()
 		if err := s.holdAnswer(r, int64(len(item.Value))); err != nil {
 			return err
