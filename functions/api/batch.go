@@ -8,11 +8,6 @@ import (
 	"github.com/latticekv/lattice/core/tree"
 )
 
-type entriesBody struct {
-	Entries       []entryBody `json:"entries"`
-	NextPageToken string      `json:"nextPageToken,omitempty"`
-}
-
 // batchGet answers POST …/batch-get.
 func (s *Server) batchGet(w http.ResponseWriter, r *request) error {
 	f, err := r.form()
@@ -45,7 +40,7 @@ func (s *Server) batchGet(w http.ResponseWriter, r *request) error {
 	if err := s.holdAnswer(r, bytesOf(items)); err != nil {
 		return err
 	}
-	return writeJSON(w, r, http.StatusOK, entriesBody{Entries: newEntries(items, f, false)})
+	return writeBody(w, r, http.StatusOK, jsonType, entriesPage(items, f, false, ""))
 }
 
 // checkTotal refuses an answer that would not fit.

@@ -84,26 +84,6 @@ func (s *Server) checkBound(bound string) error {
 	return nil
 }
 
-// pageBody is one page of a cursor: of entries, or of a delete-range.
-type pageBody struct {
-	Page      int64        `json:"page"`
-	Entries   *[]entryBody `json:"entries,omitempty"`
-	Deleted   *int64       `json:"deleted,omitempty"`
-	HasMore   bool         `json:"hasMore"`
-	ExpiresAt string       `json:"expiresAt"`
-}
-
-func newPage(p tree.CursorPage, f form) pageBody {
-	body := pageBody{Page: p.Page, HasMore: p.HasMore, ExpiresAt: formatTime(p.Expires)}
-	if p.Kind == tree.CursorDeleteRange {
-		body.Deleted = &p.Deleted
-		return body
-	}
-	entries := newEntries(p.Items, f, p.Kind == tree.CursorKeys)
-	body.Entries = &entries
-	return body
-}
-
 // nextPage answers POST …/cursors/{cursorId}/next.
 func (s *Server) nextPage(w http.ResponseWriter, r *request) error {
 	f, err := r.form()
@@ -142,7 +122,7 @@ func (s *Server) nextPage(w http.ResponseWriter, r *request) error {
 		return err
 	}
 	s.holdPage(r, bytesOf(p.Items))
-	return writeJSON(w, r, http.StatusOK, newPage(p, f))
+	return writeBody(w, r, http.StatusOK, jsonType, cursorPage(p, f))
 }
 
 // parseNext reads which page is wanted: 0 is the next one. The body may be

@@ -32,9 +32,7 @@ func (s *Server) listEntries(w http.ResponseWriter, r *request) error {
 	if err := s.holdAnswer(r, bytesOf(page.Items)); err != nil {
 		return err
 	}
-	return writeJSON(w, r, http.StatusOK, entriesBody{
-		Entries: newEntries(page.Items, f, q.KeysOnly), NextPageToken: page.NextToken,
-	})
+	return writeBody(w, r, http.StatusOK, jsonType, entriesPage(page.Items, f, q.KeysOnly, page.NextToken))
 }
 
 func (s *Server) scanQuery(r *request) (q tree.ScanQuery, err error) {

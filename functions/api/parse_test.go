@@ -256,7 +256,7 @@ func TestFormsOfAnEntry(t *testing.T) {
 		{"hi", formText, true, `{"key":"k",`},
 	}
 	for _, tt := range tests {
-		got := string(mustMarshal(newEntry(item(tt.value), tt.form, tt.keysOnly)))
+		got := written(t, item(tt.value), tt.form, tt.keysOnly)
 		if got != tt.want+tail {
 			t.Errorf("%q as %q is %s, want %s", tt.value, tt.form, got, tt.want+tail)
 		}

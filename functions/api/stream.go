@@ -1,9 +1,7 @@
 package api
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"mime"
@@ -88,25 +86,19 @@ func (s *Server) breakOff(r *request, out *stream, err error) error {
 
 // stream writes lines of JSON.
 type stream struct {
-	w        http.ResponseWriter
-	control  *http.ResponseController
-	buf      *bufio.Writer
-	enc      *json.Encoder
-	form     form
-	keysOnly bool
-	now      func() time.Duration
-	flushed  time.Duration
-	started  bool
+	w       http.ResponseWriter
+	control *http.ResponseController
+	lines   *entryWriter
+	now     func() time.Duration
+	flushed time.Duration
+	started bool
 }
 
 func (s *Server) newStream(w http.ResponseWriter, f form, keysOnly bool) *stream {
-	out := &stream{
-		w: w, control: http.NewResponseController(w), form: f, keysOnly: keysOnly,
+	return &stream{
+		w: w, control: http.NewResponseController(w), lines: newEntryWriter(w, streamBuffer, f, keysOnly),
 		now: func() time.Duration { return s.cfg.Clock.Now().Mono },
 	}
-	out.buf = bufio.NewWriterSize(w, streamBuffer)
-	out.enc = json.NewEncoder(out.buf)
-	return out
 }
 
 func (o *stream) begin() {
@@ -125,7 +117,8 @@ func (o *stream) begin() {
 func (o *stream) entry(item *tree.Item) error {
 	first := !o.started
 	o.begin()
-	if err := o.enc.Encode(newEntry(item, o.form, o.keysOnly)); err != nil {
+	o.lines.entry(item)
+	if err := o.lines.WriteByte('\n'); err != nil {
 		return fmt.Errorf("write entry: %w", err)
 	}
 	if first || o.now()-o.flushed >= flushInterval {
@@ -136,7 +129,7 @@ func (o *stream) entry(item *tree.Item) error {
 
 func (o *stream) flush() error {
 	o.flushed = o.now()
-	if err := o.buf.Flush(); err != nil {
+	if err := o.lines.Flush(); err != nil {
 		return fmt.Errorf("flush entries: %w", err)
 	}
 	if err := o.control.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
@@ -147,7 +140,7 @@ func (o *stream) flush() error {
 
 func (o *stream) finish(line any) error {
 	o.begin()
-	if err := o.enc.Encode(line); err != nil {
+	if _, err := o.lines.Write(append(mustMarshal(line), '\n')); err != nil {
 		return fmt.Errorf("write last line: %w", err)
 	}
 	return o.flush()
