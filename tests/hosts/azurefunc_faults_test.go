@@ -26,12 +26,20 @@ func TestLostBodiesStoreNothing(t *testing.T) {
 			if begun := send(t, "PUT", tree+"/bulk-loads/x", nil); begun.status != 201 {
 				t.Fatalf("begin: %d %s", begun.status, begun.body)
 			}
+			var open struct{ CursorID string }
+			opened := send(t, "POST", tree+"/cursors", strings.NewReader(`{"kind":"keys"}`), "Content-Type", "application/json")
+			if err := json.Unmarshal([]byte(opened.body), &open); err != nil || opened.status != 201 {
+				t.Fatalf("open a cursor: %d %s", opened.status, opened.body)
+			}
+			next := "/cursors/" + open.CursorID + "/next"
 			for _, c := range []struct {
 				method, path string
 				header       []string
 				status       int
 				code         string
 			}{
+				{"PUT", "-new", []string{"Content-Type", "application/json"}, 411, "length_required"},
+				{"POST", next, []string{"Content-Type", "application/json"}, 411, "length_required"},
 				{"PUT", "/keys/a", nil, 411, "length_required"},
 				{"PUT", "/keys/a", []string{"Content-Type", "text/plain"}, 411, "length_required"},
 				{"PUT", "/key?b64=YQ&mode=get-or-set", nil, 411, "length_required"},
@@ -55,6 +63,12 @@ func TestLostBodiesStoreNothing(t *testing.T) {
 			}
 			if got := send(t, "GET", tree+"/count", nil); !strings.Contains(got.body, `"count":0`) {
 				t.Errorf("something was stored: %s", got.body)
+			}
+			if got := send(t, "GET", tree+"-new", nil); got.status != 404 {
+				t.Errorf("a tree was made: %d %s", got.status, got.body)
+			}
+			if got := send(t, "POST", tree+next, strings.NewReader(`{"limit":1}`), "Content-Type", "application/json"); !strings.Contains(got.body, `"page":1,`) {
+				t.Errorf("a page was passed: %d %s", got.status, got.body)
 			}
 			if put := send(t, "PUT", tree+"/keys/empty", strings.NewReader(""), "Content-Digest", digest("")); put.status != 201 {
 				t.Errorf("an empty value with its digest: %d %s", put.status, put.body)
