@@ -18,6 +18,9 @@ func put(value, version string) Op {
 
 func get(value, version string) Op { return Op{Kind: Get, Key: "k", Seen: value, Version: version} }
 
+// saw is a look that is not told the version.
+func saw(value string) Op { return Op{Kind: Get, Key: "k", Seen: value, VersionUnset: true} }
+
 func del(found bool) Op { return Op{Kind: Delete, Key: "k", Found: found} }
 
 func (op Op) unknown() Op {
@@ -54,6 +57,12 @@ func TestCheckOfOneKey(t *testing.T) {
 		{"a read after a write", []Op{put("a", "1").at(0, 1), get("a", "1").at(2, 3)}, true},
 		{"a read of nothing after a write", []Op{put("a", "1").at(0, 1), get("", "").at(2, 3)}, false},
 		{"a read of nothing beside a write", []Op{put("a", "1").at(0, 5), get("", "").at(2, 3)}, true},
+		{"lost writes seen without a version, the later one first", []Op{
+			put("a", "").unknown().at(0, 1), put("b", "").unknown().at(2, 3), saw("b").at(4, 5), saw("a").at(6, 7)}, true},
+		{"lost writes seen without a version, and one of them again", []Op{
+			put("a", "").unknown().at(0, 1), put("b", "").unknown().at(2, 3), saw("b").at(4, 5), saw("a").at(6, 7), saw("b").at(8, 9)}, false},
+		{"lost writes that only create, seen in turn", []Op{
+			getOrSet("a", "", "").unknown().at(0, 1), put("b", "").ifAbsent().unknown().at(2, 3), saw("b").at(4, 5), del(true).at(6, 7), saw("a").at(8, 9)}, true},
 		{"a stale read", []Op{put("a", "1").at(0, 1), put("b", "2").at(2, 3), get("a", "1").at(4, 5)}, false},
 		{"an old value that comes back", []Op{put("a", "1").at(0, 1), put("b", "2").at(2, 9), get("b", "2").at(3, 4), get("a", "1").at(5, 6)}, false},
 		{"two readers of concurrent writes that disagree", []Op{

@@ -144,18 +144,26 @@ func (b *book) lineUp(ops []Op) {
 func (b *book) takeTurns(ops []Op) {
 	sorted := slices.Clone(ops)
 	slices.SortStableFunc(sorted, func(x, y Op) int { return cmp.Compare(x.Call, y.Call) })
-	var lost [lostKinds]int
 	for i := range sorted {
 		op := &sorted[i]
-		if kind := lostKind(op); kind >= 0 && b.place[op.Value] == 0 {
-			b.turn[op.id] = lost[kind]
-			lost[kind]++
-		}
 		if value, ok := b.saw(op); ok {
 			b.turn[op.id] = b.reads[value]
 			b.reads[value]++
 		}
 	}
+	var lost [lostKinds]int
+	for i := range sorted {
+		op := &sorted[i]
+		if kind := lostKind(op); kind >= 0 && !b.seen(op.Value) {
+			b.turn[op.id] = lost[kind]
+			lost[kind]++
+		}
+	}
+}
+
+// seen reports whether anybody told of the value, with its version or without.
+func (b *book) seen(value string) bool {
+	return value != "" && (b.place[value] != 0 || b.reads[value] != 0)
 }
 
 // saw returns the value that an operation found, "" for none, if it left things
@@ -236,11 +244,11 @@ func (r register) read(op *Op, b *book, fits bool) (bool, register) {
 
 // lose carries out a lost write, or finds that it has no effect.
 func (r register) lose(op *Op, b *book, effect bool) (bool, register) {
-	ok, next := b.place[op.Value] == 0, r // what somebody saw was written
+	ok, next := !b.seen(op.Value), r // what somebody saw was written
 	if effect {
 		ok, next = r.write(op, b)
 	}
-	if kind := lostKind(op); kind >= 0 && b.place[op.Value] == 0 {
+	if kind := lostKind(op); kind >= 0 && !b.seen(op.Value) {
 		ok = ok && b.turn[op.id] == r.lost[kind]
 		next.lost[kind]++
 	}
