@@ -5,7 +5,6 @@ package coldstart
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -96,23 +95,15 @@ func freePort(t *testing.T) int {
 // status.
 func (h *handler) do(t *testing.T, method, path, body string, want int) string {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, h.base+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	var header []string
 	if method == http.MethodPost {
-		req.Header.Set("Content-Type", "application/json")
+		header = []string{"Content-Type", "application/json"}
 	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatalf("%s %s: %v\n%s", method, path, err, h.Output())
+	got := running.Ask(t, http.DefaultClient, method, h.base+path, strings.NewReader(body), header...)
+	if got.Status != want {
+		t.Fatalf("%s %s: %d %s, want %d\n%s", method, path, got.Status, got.Body, want, h.Output())
 	}
-	defer resp.Body.Close()
-	answer, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != want {
-		t.Fatalf("%s %s: %d %s, %v, want %d\n%s", method, path, resp.StatusCode, answer, err, want, h.Output())
-	}
-	return string(answer)
+	return got.Body
 }
 
 // logs waits until the log has the words; a line may come after the answer.

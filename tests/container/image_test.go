@@ -4,7 +4,6 @@ import (
 	"debug/buildinfo"
 	"debug/elf"
 	"errors"
-	"io"
 	"maps"
 	"net/http"
 	"net/url"
@@ -121,21 +120,8 @@ func start(t *testing.T, i *image, env ...string) (*running.Process, string) {
 
 func ask(t *testing.T, method, address, secret, body string) (int, string) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, address, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Authorization", "Bearer "+secret)
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	answer, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode, string(answer)
+	got := running.Ask(t, http.DefaultClient, method, address, strings.NewReader(body), "Authorization", "Bearer "+secret)
+	return got.Status, got.Body
 }
 
 func testService(t *testing.T, i *image) {

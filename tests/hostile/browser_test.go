@@ -23,7 +23,7 @@ func TestPagesOfOtherSitesReachNothing(t *testing.T) {
 	} {
 		t.Run(a.name, func(t *testing.T) { a.judge(t, exchange(t, address, a.raw)) })
 	}
-	if _, body := call(t, address, "none", "GET", "/v1/trees", "", ""); string(body) != `{"trees":[]}` {
-		t.Errorf("a trace: %s", body)
+	if got := call(t, address, "none", "GET", "/v1/trees", "", ""); got.Body != `{"trees":[]}` {
+		t.Errorf("a trace: %s", got.Body)
 	}
 }

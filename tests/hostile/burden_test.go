@@ -68,9 +68,9 @@ func isCounter(name, _ string) bool {
 func (w *world) large() {
 	w.t.Helper()
 	for i := range 16 {
-		resp, body := w.as(w.keys["admin *"], "PUT", fmt.Sprintf("/v1/trees/orders-large/keys/%d", i), "", strings.Repeat("x", 1<<20))
-		if resp.StatusCode != 201 {
-			w.t.Fatalf("%d %s", resp.StatusCode, body)
+		got := w.as(w.keys["admin *"], "PUT", fmt.Sprintf("/v1/trees/orders-large/keys/%d", i), "", strings.Repeat("x", 1<<20))
+		if got.Status != 201 {
+			w.t.Fatalf("%d %s", got.Status, got.Body)
 		}
 	}
 }
@@ -117,12 +117,12 @@ func (b *burden) memory(name string) int64 {
 // gauge reads a metric without labels.
 func (b *burden) gauge(name string) int {
 	b.Helper()
-	_, text := call(b.T, b.target.address, internalToken, "GET", "/metrics", "", "")
-	found := regexp.MustCompile(`(?m)^` + name + ` (\d+)$`).FindSubmatch(text)
+	got := call(b.T, b.target.address, internalToken, "GET", "/metrics", "", "")
+	found := regexp.MustCompile(`(?m)^` + name + ` (\d+)$`).FindStringSubmatch(got.Body)
 	if found == nil {
 		b.Fatalf("no %s", name)
 	}
-	n, err := strconv.Atoi(string(found[1]))
+	n, err := strconv.Atoi(found[1])
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -344,9 +344,9 @@ func (b *burden) connections() {
 		silent = append(silent, conn)
 	}
 	began := time.Now()
-	resp, _ := call(b.T, b.target.address, b.w.keys["reader orders*"], "GET", "/v1/trees/orders-1/keys/a", "", "")
-	if took := time.Since(began); resp.StatusCode != 200 || took > 5*requestTimeout {
-		b.Errorf("answered %d after %s", resp.StatusCode, took)
+	got := call(b.T, b.target.address, b.w.keys["reader orders*"], "GET", "/v1/trees/orders-1/keys/a", "", "")
+	if took := time.Since(began); got.Status != 200 || took > 5*requestTimeout {
+		b.Errorf("answered %d after %s", got.Status, took)
 	}
 	for _, conn := range silent {
 		if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {

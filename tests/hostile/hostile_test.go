@@ -63,13 +63,13 @@ func (w *world) controls() {
 			case "internal":
 				path = "/metrics"
 			}
-			if resp, body := call(w.t, target.address, w.keys[name], method, path, "", "control"); resp.StatusCode != status {
-				w.t.Fatalf("%s: %s %s at %s: %d %s", name, method, path, target.name, resp.StatusCode, body)
+			if got := call(w.t, target.address, w.keys[name], method, path, "", "control"); got.Status != status {
+				w.t.Fatalf("%s: %s %s at %s: %d %s", name, method, path, target.name, got.Status, got.Body)
 			}
 		}
 		token := w.issuer.Sign(w.t, "rsa", claims(nil))
-		if resp, body := call(w.t, target.address, token, "GET", "/v1/trees/orders-1/keys/a", "", ""); resp.StatusCode != 200 {
-			w.t.Fatalf("a token at %s: %d %s", target.name, resp.StatusCode, body)
+		if got := call(w.t, target.address, token, "GET", "/v1/trees/orders-1/keys/a", "", ""); got.Status != 200 {
+			w.t.Fatalf("a token at %s: %d %s", target.name, got.Status, got.Body)
 		}
 	}
 }
@@ -78,9 +78,9 @@ func (w *world) controls() {
 func (w *world) alive() {
 	w.t.Helper()
 	for _, target := range w.targets {
-		resp, body := call(w.t, target.address, w.keys["reader orders*"], "GET", "/v1/trees/orders-1/keys/a", "", "")
-		if resp.StatusCode != 200 || string(body) != valueMarker || resp.Header.Get("ETag") != w.stolen.version {
-			w.t.Errorf("%s answers %d %q with %s, want version %s", target.name, resp.StatusCode, body, resp.Header.Get("ETag"), w.stolen.version)
+		got := call(w.t, target.address, w.keys["reader orders*"], "GET", "/v1/trees/orders-1/keys/a", "", "")
+		if got.Status != 200 || got.Body != valueMarker || got.Header.Get("ETag") != w.stolen.version {
+			w.t.Errorf("%s answers %d %q with %s, want version %s", target.name, got.Status, got.Body, got.Header.Get("ETag"), w.stolen.version)
 		}
 	}
 }

@@ -101,6 +101,7 @@ func eventOf(t *testing.T, a *attack) (event string, ok bool) {
 		}
 		e.Headers[strings.ToLower(name)] = strings.Join(values, ",")
 	}
+	e.RequestContext.DomainName = "example.lambda-url.eu-central-1.on.aws"
 	e.RequestContext.HTTP.Method, e.RequestContext.HTTP.Path, e.RequestContext.HTTP.SourceIP = r.Method, e.RawPath, "198.51.100.7"
 	text, err := json.Marshal(e)
 	if err != nil {

@@ -156,9 +156,9 @@ func damaged(t *testing.T, store *azurite.Emulator, secret, line string) string 
 		"LATTICE_STORE=azure", "AZURE_STORAGE_CONNECTION_STRING=" + store.ConnectionString(), "LATTICE_AUTH_KEYS=" + line,
 		"LATTICE_TABLE_NAME=" + name, "LATTICE_CONTAINER_NAME=" + name,
 	}, "--data-dir="+t.TempDir())
-	resp, body := call(t, strings.TrimPrefix(s.URL, "http://"), secret, "PUT", "/v1/trees/t/keys/"+keyMarker, "", valueMarker)
-	if resp.StatusCode != http.StatusCreated {
-		t.Fatalf("%d %s", resp.StatusCode, body)
+	got := call(t, strings.TrimPrefix(s.URL, "http://"), secret, "PUT", "/v1/trees/t/keys/"+keyMarker, "", valueMarker)
+	if got.Status != http.StatusCreated {
+		t.Fatalf("%d %s", got.Status, got.Body)
 	}
 	s.Kill()
 	service, err := aztables.NewServiceClientFromConnectionString(store.ConnectionString(), nil)

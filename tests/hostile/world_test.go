@@ -166,31 +166,18 @@ func (w *world) bearer(name string) string {
 }
 
 // as sends a well-formed request with a token to the first program.
-func (w *world) as(token, method, path, contentType, body string) (*http.Response, []byte) {
+func (w *world) as(token, method, path, contentType, body string) running.Reply {
 	w.t.Helper()
 	return call(w.t, w.targets[0].address, token, method, path, contentType, body)
 }
 
-func call(t *testing.T, address, token, method, path, contentType, body string) (*http.Response, []byte) {
+func call(t *testing.T, address, token, method, path, contentType, body string) running.Reply {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, "http://"+address+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Authorization", "Bearer "+token)
+	header := []string{"Authorization", "Bearer " + token}
 	if contentType != "" {
-		req.Header.Set("Content-Type", contentType)
+		header = append(header, "Content-Type", contentType)
 	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	answer, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp, answer
+	return running.Ask(t, http.DefaultClient, method, "http://"+address+path, strings.NewReader(body), header...)
 }
 
 // stolen is what an attacker may have got hold of.
@@ -208,18 +195,18 @@ type stolen struct {
 func (w *world) fill() {
 	w.t.Helper()
 	admin := w.keys["admin *"]
-	must := func(status int, method, path, contentType, body string, into any) *http.Response {
+	must := func(status int, method, path, contentType, body string, into any) running.Reply {
 		w.t.Helper()
-		resp, answer := w.as(admin, method, path, contentType, body)
-		if resp.StatusCode != status {
-			w.t.Fatalf("%s %s: %d %s", method, path, resp.StatusCode, answer)
+		got := w.as(admin, method, path, contentType, body)
+		if got.Status != status {
+			w.t.Fatalf("%s %s: %d %s", method, path, got.Status, got.Body)
 		}
 		if into != nil {
-			if err := json.Unmarshal(answer, into); err != nil {
+			if err := json.Unmarshal([]byte(got.Body), into); err != nil {
 				w.t.Fatal(err)
 			}
 		}
-		return resp
+		return got
 	}
 	const json = "application/json"
 	for _, tree := range []string{"orders-1", "people", "Orders", "gone"} {
@@ -253,8 +240,7 @@ func (w *world) snapshot() map[string]string {
 	all := map[string]string{}
 	w.tables(all)
 	w.blobs(all)
-	_, trees := w.as(w.keys["admin *"], "GET", "/v1/trees", "", "")
-	all["trees"] = string(trees)
+	all["trees"] = w.as(w.keys["admin *"], "GET", "/v1/trees", "", "").Body
 	return all
 }
 

@@ -94,23 +94,8 @@ func (r reply) problem() string {
 // without a length.
 func send(t *testing.T, method, url string, body io.Reader, header ...string) reply {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, url, body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := 0; i < len(header); i += 2 {
-		req.Header.Add(header[i], header[i+1])
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return reply{resp.StatusCode, resp.Header, string(text)}
+	got := running.Ask(t, http.DefaultClient, method, url, body, header...)
+	return reply{got.Status, got.Header, got.Body}
 }
 
 // chunked is a body whose length is not told.

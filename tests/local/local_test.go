@@ -23,23 +23,8 @@ func TestMain(m *testing.M) { running.Main(m) }
 
 func send(t *testing.T, s *running.Service, method, path, body string, header ...string) (int, string) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := 0; i+1 < len(header); i += 2 {
-		req.Header.Set(header[i], header[i+1])
-	}
-	resp, err := s.Client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	answer, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode, string(answer)
+	got := running.Ask(t, s.Client, method, s.URL+path, strings.NewReader(body), header...)
+	return got.Status, got.Body
 }
 
 func put(t *testing.T, s *running.Service, key, value string) {

@@ -1,7 +1,6 @@
 package observe
 
 import (
-	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -17,22 +16,12 @@ import (
 // served adds the metrics that an instance serves to a scraper with the token.
 func (w *world) served(t *testing.T, s *running.Service, to map[string]metric) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+"/metrics", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Authorization", "Bearer "+w.scraper)
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("metrics: %s, %v", resp.Status, err)
+	got := running.Ask(t, http.DefaultClient, http.MethodGet, s.URL+"/metrics", http.NoBody, "Authorization", "Bearer "+w.scraper)
+	if got.Status != http.StatusOK {
+		t.Fatalf("metrics: %d", got.Status)
 	}
 	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(strings.NewReader(string(text)))
+	families, err := parser.TextToMetricFamilies(strings.NewReader(got.Body))
 	if err != nil {
 		t.Fatal(err)
 	}

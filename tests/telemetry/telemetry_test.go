@@ -37,21 +37,7 @@ func start(t *testing.T, address string, env ...string) *running.Service {
 // put writes a key and returns the status.
 func put(t *testing.T, s *running.Service, key string, header ...string) int {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, s.URL+"/v1/trees/t/keys/"+key, strings.NewReader("value"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for h := 0; h+1 < len(header); h += 2 {
-		req.Header.Set(header[h], header[h+1])
-	}
-	resp, err := s.Client.Do(req)
-	if err != nil {
-		t.Error(err)
-		return 0
-	}
-	defer resp.Body.Close()
-	_, _ = io.Copy(io.Discard, resp.Body)
-	return resp.StatusCode
+	return running.Ask(t, s.Client, http.MethodPut, s.URL+"/v1/trees/t/keys/"+key, strings.NewReader("value"), header...).Status
 }
 
 func TestTracesAndMetricsArrive(t *testing.T) {

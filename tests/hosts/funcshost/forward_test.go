@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/latticekv/lattice/tests/running"
 )
 
 func TestPathsChangeOnTheWay(t *testing.T) {
@@ -99,23 +101,8 @@ func between(t *testing.T, level string, o Options, handler http.HandlerFunc) (*
 
 func call(t *testing.T, method, url string, body io.Reader, header ...string) (int, http.Header, string) {
 	t.Helper()
-	req, err := http.NewRequest(method, url, body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := 0; i < len(header); i += 2 {
-		req.Header.Add(header[i], header[i+1])
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode, resp.Header, string(text)
+	got := running.Ask(t, http.DefaultClient, method, url, body, header...)
+	return got.Status, got.Header, got.Body
 }
 
 func TestOnlyRoutesAreForwarded(t *testing.T) {
