@@ -25,7 +25,10 @@ const fullPause = time.Minute
 // server has to tell it of changes: see state.
 type limitedListener struct {
 	net.Listener
-	most   int
+	most int
+	// header is how long a request may take from its first byte to the end of its
+	// header.
+	header time.Duration
 	clock  clock.Source
 	logger *slog.Logger
 
@@ -43,8 +46,8 @@ type limitedListener struct {
 	skipped int
 }
 
-func limitConnections(l net.Listener, most int, c clock.Source, logger *slog.Logger) *limitedListener {
-	limited := &limitedListener{Listener: l, most: most, clock: c, logger: logger, warn: c.Now().Mono}
+func limitConnections(l net.Listener, most int, header time.Duration, c clock.Source, logger *slog.Logger) *limitedListener {
+	limited := &limitedListener{Listener: l, most: most, header: header, clock: c, logger: logger, warn: c.Now().Mono}
 	limited.changed.L = &limited.mu
 	return limited
 }
@@ -140,11 +143,14 @@ type limitedConn struct {
 }
 
 // Read implements net.Conn. A connection on which something comes is not idle:
-// the server learns that only when it has read a header.
+// the server learns that only when it has read a header. Until then it waits as
+// long as for a connection that is idle, unless it has the first bytes of a
+// request; so the time for a header is set here.
 func (c *limitedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	if n > 0 {
-		c.work()
+	if n > 0 && c.work() {
+		// If it fails, so does the next read.
+		_ = c.Conn.SetReadDeadline(time.Now().Add(c.of.header))
 	}
 	return n, err
 }
@@ -185,10 +191,13 @@ func (c *limitedConn) busy() {
 	}
 }
 
-func (c *limitedConn) work() {
+// work says that it is not idle, and whether it was.
+func (c *limitedConn) work() (idle bool) {
 	c.of.mu.Lock()
 	defer c.of.mu.Unlock()
+	idle = c.idle != nil
 	c.busy()
+	return idle
 }
 
 func (c *limitedConn) rest() {

@@ -43,7 +43,7 @@ func newLimited(t *testing.T) *limited {
 		t.Fatal(err)
 	}
 	l := &limited{clock: &manual{System: clock.NewSystem()}, accepted: make(chan net.Conn), ended: make(chan error, 1)}
-	l.limitedListener = limitConnections(inner, 2, l.clock, slog.New(slog.NewTextHandler(&l.log, nil)))
+	l.limitedListener = limitConnections(inner, 2, patience, l.clock, slog.New(slog.NewTextHandler(&l.log, nil)))
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {
 		for {
@@ -236,6 +236,43 @@ func TestIdleClientsKeepNobodyOut(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestStrayBytesKeepNobodyOutForLong: an old client ends a request with a line too
+// many, an evil one sends a byte and is silent.
+func TestStrayBytesKeepNobodyOutForLong(t *testing.T) {
+	o := options.Default()
+	o.MaxConnections, o.RequestTimeout, o.RoutingRetryBudget, o.ShutdownGracePeriod = 1, time.Second, time.Second, time.Second
+	m := memory.New(memory.Options{})
+	svc, err := New(Config{Table: m.Table(), Blobs: m.Blobs(), Options: o, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- svc.Serve(ctx, l) }()
+	for range 2 {
+		conn := dial(t, l.Addr().String())
+		if _, err := io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: lattice.test\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		// dial gives it much less time than an idle connection has.
+		if resp, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatal(resp, err)
+		}
+		if _, err := io.WriteString(conn, "\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(glance) // it is read by then
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }
 

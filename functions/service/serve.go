@@ -50,14 +50,15 @@ func (s *Service) serve(ctx context.Context, l net.Listener, secure *tls.Config,
 	base, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	defer s.release(ctx)
-	limited := limitConnections(l, s.options.MaxConnections, s.clock, s.logger)
+	header := min(readHeaderTimeout, s.options.RequestTimeout)
+	limited := limitConnections(l, s.options.MaxConnections, header, s.clock, s.logger)
 	l = limited
 	if secure != nil {
 		l = tls.NewListener(limited, secure)
 	}
 	server := &http.Server{
 		Handler:           front,
-		ReadHeaderTimeout: min(readHeaderTimeout, s.options.RequestTimeout),
+		ReadHeaderTimeout: header,
 		IdleTimeout:       idleTimeout,
 		// The handler refuses larger ones in its own words; this is the stop
 		// behind it.
