@@ -184,12 +184,13 @@ func readBounded(r io.Reader, hint, limit int64) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// treePath returns the path of a resource under the tree.
+// treePath returns the path of a resource under the tree. A name that no tree can
+// have is not sent: a host that rewrites paths may make another one of it.
 func (t *Tree) treePath(rest string) (string, error) {
-	if t.name == "" || t.name == "." || t.name == ".." {
+	if !plainSegment(t.name) {
 		return "", fmt.Errorf("%w: %q cannot name a tree", ErrInvalidRequest, t.name)
 	}
-	return "/v1/trees/" + url.PathEscape(t.name) + rest, nil
+	return "/v1/trees/" + t.name + rest, nil
 }
 
 // call starts a request for a resource under the tree.
@@ -230,7 +231,7 @@ func checkKey(key string) error {
 	return nil
 }
 
-// plainSegment reports whether key consists of unreserved characters alone
+// plainSegment reports whether a key or name consists of unreserved characters alone
 // and is no dot segment.
 func plainSegment(key string) bool {
 	if strings.Trim(key, ".") == "" {

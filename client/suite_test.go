@@ -474,14 +474,14 @@ func testTrees(t *testing.T, c *client.Client) {
 	testDropped(t, tree)
 	_, err = tree.Info(ctx)
 	wantErr(t, err, client.ErrTreeNotFound)
-	for _, name := range []string{"", ".", ".."} {
+	for _, name := range []string{"", ".", "..", "a/b", "trees#x", "trees?x", "trees%41", "trees ", `trees\`} {
 		_, err := c.Tree(name).Info(ctx)
 		wantErr(t, err, client.ErrInvalidRequest)
 	}
-	_, err = c.Tree("a/b").Info(ctx)
+	_, err = c.Tree("_system").Info(ctx)
 	var ce *client.Error
 	if !errors.As(err, &ce) {
-		t.Fatalf("a name with a slash: %v", err)
+		t.Fatalf("a name of the system: %v", err)
 	}
 }
 

@@ -12,55 +12,52 @@ import (
 // originals are the headers in which the platform tells the path as it was sent.
 var originals = []string{"X-Original-Url", "X-Waws-Unencoded-Url"}
 
-// keyInPath returns the key that the original path of a request names, percent
-// encoded, and whether it names one.
-func keyInPath(original string) (key string, ok bool) {
-	if at := strings.Index(original, "://"); at >= 0 {
-		_, rest, _ := strings.Cut(original[at+len("://"):], "/")
-		original = rest
+// pathOf returns the path of such an address, percent encoded.
+func pathOf(original string) string {
+	path, _, _ := strings.Cut(original, "?")
+	if !strings.HasPrefix(path, "/") {
+		_, rest, _ := strings.Cut(path, "://")
+		_, path, _ = strings.Cut(rest, "/")
 	}
-	path, _, _ := strings.Cut(strings.TrimPrefix(original, "/"), "?")
-	segments := strings.SplitN(path, "/", 5)
-	if len(segments) < 5 || segments[1] != "trees" || segments[3] != "keys" {
-		return "", false
-	}
-	return segments[4], true
+	return strings.TrimPrefix(path, "/")
 }
 
-// survives reports whether a key in a path arrives as it was sent. The host
-// unescapes the path and reads the result as an address once more.
+// survives reports whether a path arrives as it was sent. The host unescapes it
+// and reads the result as an address once more, so that another key, or another
+// tree, may be meant.
 func survives(encoded string) bool {
-	key, err := url.PathUnescape(encoded)
+	path, err := url.PathUnescape(encoded)
 	if err != nil {
 		return true // the service refuses it
 	}
 	// Dots between raw slashes are steps of a path; between escaped ones they stay.
 	for segment := range strings.SplitSeq(encoded, "/") {
-		if part, err := url.PathUnescape(segment); err == nil && (part == "." || part == "..") {
+		if part, err := url.PathUnescape(segment); err == nil && part != "" && strings.Trim(part, ".") == "" {
 			return false
 		}
 	}
-	return !strings.ContainsAny(key, "#?%\\\u200e\u200f\u202a\u202b\u202c\u202d\u202e") &&
-		strings.TrimRight(key, " \t\r\n") == key && strings.Trim(key, ".") != ""
+	return !strings.ContainsAny(path, "#?%\\\u200e\u200f\u202a\u202b\u202c\u202d\u202e") &&
+		strings.TrimRight(path, " \t\r\n") == path
 }
 
-// damaged reports whether the key of a request is another than the one that the
-// caller named in the path, as far as the platform tells.
+// damaged reports whether the path of a request is another than the one that the
+// caller sent, as far as the platform tells.
 func damaged(r *http.Request) bool {
 	for _, name := range originals {
-		if key, ok := keyInPath(r.Header.Get(name)); ok && !survives(key) {
+		if !survives(pathOf(r.Header.Get(name))) {
 			return true
 		}
 	}
 	return false
 }
 
-// refuseDamaged answers such a request: it would read or write another key.
+// refuseDamaged answers such a request: it would concern another key, or another
+// tree.
 func refuseDamaged(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Request-Id", api.RequestID(r.Header, clock.NewSystem()))
 	api.WriteProblem(w, r, &api.Failure{
 		Code: api.CodeInvalidArgument,
-		Detail: `key: on this host a key with one of # ? % \, white space at the end, or a segment of dots alone does not survive in a path; ` +
-			"give it as /v1/trees/{tree}/key?b64= and the key in base64url",
+		Detail: `path: on this host one with # ? % or \ in it, white space at the end, or a segment of dots alone is not handed on as it was sent; ` +
+			"give a key as /v1/trees/{tree}/key?b64= in base64url",
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestKeyThatDoesNotSurviveItsPathIsRefused(t *testing.T) {
+func TestPathThatDoesNotSurviveIsRefused(t *testing.T) {
 	const tree = "/v1/trees/t/keys/"
 	for original, served := range map[string]bool{
 		"":                                   true,
@@ -38,6 +38,15 @@ func TestKeyThatDoesNotSurviveItsPathIsRefused(t *testing.T) {
 		tree + "a%2F..%2Fb":                  true,
 		tree + "a/..b/c":                     true,
 		tree + "a%E2%80%8Fb":                 false,
+		tree + "...":                         false,
+		tree + "a%23b?x=://y":                false,
+		"/v1/trees/t%23x":                    false,
+		"/v1/trees/t%23x/keys/a":             false,
+		"/v1/trees/t%20":                     false,
+		"/v1/trees/%2574":                    false,
+		"/v1/trees/x/%2e%2e/t":               false,
+		"/v1/tr%65es/t/keys/a%23b":           false,
+		"/v1/tr%65es/t/keys/ab":              true,
 		"https://app.example.net" + tree + "a%23b": false,
 		"https://app.example.net" + tree + "ab":    true,
 	} {
