@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/latticekv/lattice/core/store"
 )
@@ -43,7 +44,9 @@ type Place struct {
 	// error.
 	Fixed bool
 
-	seen   atomic.Bool
+	seen atomic.Bool
+	// made is when this process made it, in Unix nanoseconds, 0 if it did not.
+	made   atomic.Int64
 	flight flights
 }
 
@@ -87,8 +90,7 @@ func (p *Place) Write(ctx context.Context, write func() error) error {
 	case unmade != nil:
 		return unmade
 	}
-	// Another front end of the service may not know yet.
-	return fmt.Errorf("%s %s was made just now and is not found: %w", p.What, p.Name, err)
+	return p.gone(err)
 }
 
 // absent reports whether an answer says that the place is missing. Success, and
@@ -133,6 +135,7 @@ func (p *Place) Make(ctx context.Context) error {
 				return fmt.Errorf("create %s %s: %w", p.What, p.Name, err)
 			}
 		}
+		p.made.Store(time.Now().UnixNano())
 		p.seen.Store(true)
 		return nil
 	})
@@ -193,9 +196,16 @@ func (p *Place) missing(err error) bool {
 	return errors.As(err, &refused) && p.Missing(refused)
 }
 
+// settling is how long a place that was made may be unknown to other front ends of
+// the service.
+const settling = time.Minute
+
 // gone is what a place that was there comes to. What it held is missing, and no
-// second try brings it back.
+// second try brings it back; unless it was made just now.
 func (p *Place) gone(err error) error {
+	if made := p.made.Load(); made != 0 && time.Since(time.Unix(0, made)) < settling {
+		return fmt.Errorf("%s %s was made just now and is not found: %w: %v", p.What, p.Name, store.ErrUnavailable, err)
+	}
 	return store.Corruptf("%s %s is gone, and is not made anew where data was: restore it, or begin with new names of table and container; "+
 		"if it never was there, create it with `%s`: %v", p.What, p.Name, p.Command, err)
 }

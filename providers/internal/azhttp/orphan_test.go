@@ -135,3 +135,22 @@ func TestRefusalsOfWhatIsInsideProveThePlace(t *testing.T) {
 		}
 	}
 }
+
+// TestPlaceThatWasMadeJustNowMayBeUnknownToAnotherFrontEnd: that is no loss.
+func TestPlaceThatWasMadeJustNowMayBeUnknownToAnotherFrontEnd(t *testing.T) {
+	l := newLand()
+	if err := l.Write(t.Context(), l.call); err != nil {
+		t.Fatal(err)
+	}
+	l.there.Store(false)
+	_, errRead := l.Read(t.Context(), l.call)
+	for _, err := range []error{errRead, l.Write(t.Context(), l.call)} {
+		if !errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrCorrupt) {
+			t.Errorf("just after: %v", err)
+		}
+	}
+	l.made.Add(-int64(2 * settling))
+	if err := l.Write(t.Context(), l.call); !errors.Is(err, store.ErrCorrupt) || l.creates.Load() != 1 {
+		t.Errorf("later: %v after %d creations", err, l.creates.Load())
+	}
+}
