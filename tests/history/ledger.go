@@ -132,7 +132,7 @@ func (b *Batch) step(now *joint, index map[string]int, books []book) bool {
 		var ok bool
 		switch {
 		case !effect:
-			ok = books[at].place[op.Value] == 0 // what somebody saw was written
+			ok = !books[at].seen(op.Value) // what somebody saw was written
 		case b.Unknown:
 			ok, now[at] = now[at].write(op, &books[at])
 		default:
