@@ -92,7 +92,7 @@ type Options struct {
 	MaxConnections int `def:"8192" min:"1" max:"1000000" doc:"connections open at once; idle ones give way, else more wait"`
 	// MaxBufferedBytes bounds the bodies of requests, and the large ones of
 	// answers to reads, that are in memory at once.
-	MaxBufferedBytes int64 `def:"512MiB" min:"1MiB" max:"1TiB" doc:"bodies of requests and answers in memory at once; at least a value and a chunk"`
+	MaxBufferedBytes int64 `def:"512MiB" min:"1MiB" max:"1TiB" doc:"bodies of requests and answers in memory at once; at least three values, and a chunk"`
 	// MaxHeaderBytes bounds the header of a request.
 	MaxHeaderBytes int64 `def:"64KiB" min:"4KiB" max:"1MiB" doc:"header of a request"`
 	// ShutdownGracePeriod is how long running requests may finish at shutdown.
@@ -222,8 +222,9 @@ var relations = []struct {
 		return when(o.WalGracePeriod > o.BlobGracePeriod, "must not exceed BlobGracePeriod")
 	}},
 	{"MaxBufferedBytes", func(o *Options) string {
-		// Less would promise what never finds room.
-		return when(o.MaxBufferedBytes < max(o.MaxValueSizeBytes, o.MaxBulkChunkBytes), "must hold a value of MaxValueSizeBytes, and a chunk of MaxBulkChunkBytes")
+		// Less would promise what never finds room: a value, as JSON beside it, and
+		// the body of the request.
+		return when(o.MaxBufferedBytes < max(3*o.MaxValueSizeBytes, o.MaxBulkChunkBytes), "must be three times MaxValueSizeBytes, and hold a chunk of MaxBulkChunkBytes")
 	}},
 }
 

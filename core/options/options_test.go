@@ -175,7 +175,7 @@ func TestEveryRelationIsEnforced(t *testing.T) {
 		"InlineValueBytes":   func(o *Options) { o.GroupCommitMaxBytes = 64 << 10 },
 		"MaxClockSkew":       func(o *Options) { o.LeaseDuration, o.MaxClockSkew = time.Second, 500*time.Millisecond },
 		"RoutingRetryBudget": func(o *Options) { o.RequestTimeout = time.Second },
-		"MaxBufferedBytes":   func(o *Options) { o.MaxBulkChunkBytes, o.MaxBufferedBytes = 1<<20, 1<<20 },
+		"MaxBufferedBytes":   func(o *Options) { o.MaxBulkChunkBytes, o.MaxBufferedBytes = 1<<20, 3*64<<20-1 },
 		"WalGracePeriod":     func(o *Options) { o.BlobGracePeriod = time.Second },
 		"SnapshotCursorTtl": func(o *Options) {
 			o.LeaseDuration, o.MaxClockSkew, o.SnapshotCursorTtl = time.Minute, 10*time.Second, 40*time.Second

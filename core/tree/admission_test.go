@@ -25,7 +25,7 @@ func TestLargeValuesAreAdmittedBeforeTheyAreRead(t *testing.T) {
 	pages := func(snapshot bool, kind CursorKind) func(context.Context) error {
 		return func(ctx context.Context) error {
 			id := openCursor(t, h, CursorQuery{Kind: kind, Snapshot: snapshot})
-			_, err := h.NextPage(ctx, id, 0, 10)
+			_, err := h.NextPage(ctx, id, PageQuery{Limit: 10})
 			return err
 		}
 	}

@@ -98,12 +98,13 @@ func (t *Tree) CursorKind(ctx context.Context, id string) (CursorKind, error) {
 // the cursor.
 const maxCursorRaces = 16
 
-// NextPage returns a page of a cursor with at most limit entries. page is the
-// number of the page wanted: the next one, or the last one again, whose bounds do
-// not change; 0 is the next one. The bookmark is durable before the page is
-// returned. ErrCursorNotFound; ErrSnapshotExpired, and never a wrong page.
-func (t *Tree) NextPage(ctx context.Context, id string, page int64, limit int) (CursorPage, error) {
-	if limit < 1 || limit > t.db.opts.MaxPageEntries {
+// NextPage returns a page of a cursor. The last page again begins where it began
+// and ends where it ended, or earlier, if what was written there since does not
+// fit into a page any more; the next one begins behind it. The bookmark is durable
+// before the page is returned. ErrCursorNotFound; ErrSnapshotExpired, and never a
+// wrong page.
+func (t *Tree) NextPage(ctx context.Context, id string, q PageQuery) (CursorPage, error) {
+	if q.Limit < 1 || q.Limit > t.db.opts.MaxPageEntries {
 		return CursorPage{}, &ArgumentError{Field: "limit", Reason: fmt.Sprintf("must be 1 to %d", t.db.opts.MaxPageEntries)}
 	}
 	if !validCursorID(id) {
@@ -112,7 +113,7 @@ func (t *Tree) NextPage(ctx context.Context, id string, page int64, limit int) (
 	for try := 0; ; try++ {
 		// Which page is the next one is settled at first sight: if the reply to its
 		// bookmark is lost, it is had again, and not the one after it.
-		p, err := t.nextPage(ctx, id, &page, limit)
+		p, err := t.nextPage(ctx, id, &q)
 		if !errors.Is(err, errCursorMoved) {
 			return p, err
 		}
@@ -122,7 +123,7 @@ func (t *Tree) NextPage(ctx context.Context, id string, page int64, limit int) (
 	}
 }
 
-func (t *Tree) nextPage(ctx context.Context, id string, wanted *int64, limit int) (CursorPage, error) {
+func (t *Tree) nextPage(ctx context.Context, id string, q *PageQuery) (CursorPage, error) {
 	m, err := t.refresh(ctx)
 	if err != nil {
 		return CursorPage{}, err
@@ -131,20 +132,20 @@ func (t *Tree) nextPage(ctx context.Context, id string, wanted *int64, limit int
 	if err != nil {
 		return CursorPage{}, err
 	}
-	u := &cursorUse{t: t, m: m, r: r, rows: t.db.cursors(m.ID)}
+	u := &cursorUse{t: t, m: m, r: r, rows: t.db.cursors(m.ID), accept: q.Accept}
 	if err := u.alive(); err != nil {
 		return CursorPage{}, err
 	}
-	if *wanted == 0 {
-		*wanted = r.Page + 1
+	if q.Page == 0 {
+		q.Page = r.Page + 1
 	}
-	switch page := *wanted; {
-	case page == r.Page+1:
-		return u.advance(ctx, limit)
-	case page == r.Page && page > 0:
+	switch {
+	case q.Page == r.Page+1:
+		return u.advance(ctx, q.Limit)
+	case q.Page == r.Page && q.Page > 0:
 		return u.repeat(ctx)
 	}
-	return CursorPage{}, &ArgumentError{Field: "page", Reason: fmt.Sprintf("%d: page %d is next, and page %d can be had again", *wanted, r.Page+1, r.Page)}
+	return CursorPage{}, &ArgumentError{Field: "page", Reason: fmt.Sprintf("%d: page %d is next, and page %d can be had again", q.Page, r.Page+1, r.Page)}
 }
 
 // cursorUse is one use of a cursor.
@@ -153,6 +154,8 @@ type cursorUse struct {
 	m    *meta
 	r    *cursorRow
 	rows cursors
+	// accept is that of the PageQuery.
+	accept func([]Item) error
 }
 
 // alive refuses a cursor that has ended.
@@ -191,7 +194,7 @@ func (u *cursorUse) advance(ctx context.Context, limit int) (CursorPage, error) 
 	more := false
 	if r.More {
 		var err error
-		if items, more, err = u.scan(ctx, u.after(r.Last), limit, u.t.db.opts.MaxPageBytes); err != nil {
+		if items, more, err = u.scan(ctx, u.after(r.Last), limit); err != nil {
 			return CursorPage{}, err
 		}
 	}
@@ -226,11 +229,12 @@ func (u *cursorUse) repeat(ctx context.Context) (CursorPage, error) {
 			more bool
 			err  error
 		)
-		if items, more, err = u.scan(ctx, b, u.t.db.opts.MaxPageEntries, 0); err != nil {
+		if items, more, err = u.scan(ctx, b, u.t.db.opts.MaxPageEntries); err != nil {
 			return CursorPage{}, err
 		}
 		if more {
-			return CursorPage{}, fmt.Errorf("page %d has grown beyond %d entries: %w", u.r.Page, u.t.db.opts.MaxPageEntries, ErrTopologyUnstable)
+			// What was written there since does not fit: the rest is of the next page.
+			u.r.Last, u.r.More = rawKey(items[len(items)-1].Key), true
 		}
 	}
 	if err := u.touch(ctx); err != nil {
@@ -289,9 +293,17 @@ func (u *cursorUse) touch(ctx context.Context) error {
 	return nil
 }
 
-// scan returns the entries of a range, up to a limit, and whether there are more.
-// bytes, unless 0, ends the page early, after one entry at least.
-func (u *cursorUse) scan(ctx context.Context, b Bounds, limit int, bytes int64) ([]Item, bool, error) {
+// scan returns the entries of a range that are accepted, up to a limit and to
+// MaxPageBytes, one at least, and whether there are more.
+func (u *cursorUse) scan(ctx context.Context, b Bounds, limit int) (items []Item, more bool, err error) {
+	items, more, err = u.gather(ctx, b, limit)
+	if err == nil && u.accept != nil && u.r.Kind != CursorDeleteRange {
+		err = u.accept(items)
+	}
+	return items, more, err
+}
+
+func (u *cursorUse) gather(ctx context.Context, b Bounds, limit int) ([]Item, bool, error) {
 	s := u.t.newScanner(&ScanQuery{Bounds: b, Reverse: u.r.Reverse, KeysOnly: u.r.Kind != CursorEntries})
 	if u.r.Snapshot != nil {
 		s.opened = func(ctx context.Context, b Bounds) (*merge, error) {
@@ -311,7 +323,7 @@ func (u *cursorUse) scan(ctx context.Context, b Bounds, limit int, bytes int64) 
 			return items, false, nil
 		}
 		size += s.size(e)
-		if len(items) == limit || len(items) > 0 && bytes > 0 && size > bytes {
+		if len(items) == limit || len(items) > 0 && size > u.t.db.opts.MaxPageBytes {
 			return items, true, nil
 		}
 		it, ok, err := s.next(ctx)

@@ -32,7 +32,7 @@ func openCursor(t testing.TB, tr *Tree, q CursorQuery) string {
 
 func nextPage(t testing.TB, tr *Tree, id string, page int64, limit int) CursorPage {
 	t.Helper()
-	p, err := tr.NextPage(t.Context(), id, page, limit)
+	p, err := tr.NextPage(t.Context(), id, PageQuery{Page: page, Limit: limit})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,14 +82,14 @@ func TestCursorPages(t *testing.T) {
 				}
 				var arg *ArgumentError
 				for _, page := range []int64{1, 6, -1} {
-					if _, err := tr.NextPage(t.Context(), id, page, 3); !errors.As(err, &arg) || arg.Field != "page" {
+					if _, err := tr.NextPage(t.Context(), id, PageQuery{Page: page, Limit: 3}); !errors.As(err, &arg) || arg.Field != "page" {
 						t.Errorf("page %d: %v", page, err)
 					}
 				}
 				if err := tr.CloseCursor(t.Context(), id); err != nil {
 					t.Error(err)
 				}
-				if _, err := tr.NextPage(t.Context(), id, 0, 3); !errors.Is(err, ErrCursorNotFound) {
+				if _, err := tr.NextPage(t.Context(), id, PageQuery{Limit: 3}); !errors.Is(err, ErrCursorNotFound) {
 					t.Errorf("after close: %v", err)
 				}
 				if err := tr.CloseCursor(t.Context(), id); !errors.Is(err, ErrCursorNotFound) {
@@ -196,7 +196,7 @@ func TestCursorRefusals(t *testing.T) {
 	}
 	id := openCursor(t, tr, CursorQuery{Kind: CursorKeys, Bounds: Bounds{From: "a\xff", To: "\xff"}})
 	for _, limit := range []int{0, -1, 1 << 30} {
-		if _, err := tr.NextPage(t.Context(), id, 0, limit); !errors.As(err, &arg) {
+		if _, err := tr.NextPage(t.Context(), id, PageQuery{Limit: limit}); !errors.As(err, &arg) {
 			t.Errorf("limit %d: %v", limit, err)
 		}
 	}
@@ -204,7 +204,7 @@ func TestCursorRefusals(t *testing.T) {
 		t.Errorf("bounds that are not UTF-8: %q", pageKeys(p))
 	}
 	for _, id := range []string{"", "x", strings.Repeat("0", 32), strings.Repeat("../", 11)} {
-		if _, err := tr.NextPage(t.Context(), id, 0, 1); !errors.Is(err, ErrCursorNotFound) {
+		if _, err := tr.NextPage(t.Context(), id, PageQuery{Limit: 1}); !errors.Is(err, ErrCursorNotFound) {
 			t.Errorf("id %q: %v", id, err)
 		}
 	}
@@ -491,7 +491,7 @@ func snapshotOfChanges(t *testing.T, rng *rand.Rand) {
 	}
 	_ = src.Sleep(t.Context(), 12*time.Hour)
 	for range 2 {
-		if _, err := w.tr.NextPage(t.Context(), id, 0, 1); !errors.Is(err, ErrSnapshotExpired) {
+		if _, err := w.tr.NextPage(t.Context(), id, PageQuery{Limit: 1}); !errors.Is(err, ErrSnapshotExpired) {
 			t.Errorf("after its expiry: %v", err)
 		}
 		if _, err := w.in.Collect(t.Context(), 0); err != nil {
@@ -569,5 +569,74 @@ func (w *changes) change() {
 	}
 	if err != nil {
 		w.t.Fatalf("step %d: %v", w.step, err)
+	}
+}
+
+// TestPageThatGrewIsHadAgainInPart: what was written into it since may be more than
+// a page may have; the rest is of the next page, and nothing is skipped.
+func TestPageThatGrewIsHadAgainInPart(t *testing.T) {
+	for _, reverse := range []bool{false, true} {
+		in, _ := fresh(t, func(o *options.Options) { o.MaxPageBytes = 1 << 10 })
+		tr := in.writer(t, "demo")
+		fill(t, tr, 0, 40)
+		id := openCursor(t, tr, CursorQuery{Kind: CursorEntries, Reverse: reverse})
+		first := nextPage(t, tr, id, 1, 30)
+		var ops []BatchOp
+		for i := range 40 {
+			ops = append(ops, setOf(fmt.Sprintf("k%03d", i), strings.Repeat("x", 300)))
+		}
+		if _, err := tr.Batch(t.Context(), ops); err != nil {
+			t.Fatal(err)
+		}
+		again := nextPage(t, tr, id, 1, 30)
+		if len(again.Items) != 3 || !again.HasMore || again.Page != 1 || again.Items[0].Key != first.Items[0].Key {
+			t.Fatalf("page 1 again has %s, more %v", pageKeys(again), again.HasMore)
+		}
+		seen := keysOf(again.Items)
+		for page := int64(2); ; page++ {
+			p := nextPage(t, tr, id, page, 30)
+			seen = append(seen, keysOf(p.Items)...)
+			if !p.HasMore {
+				break
+			}
+		}
+		if !slices.IsSortedFunc(seen, func(a, b string) int {
+			if reverse {
+				a, b = b, a
+			}
+			return strings.Compare(a, b)
+		}) || len(seen) != 40 {
+			t.Errorf("reverse %v: %d keys in all: %v", reverse, len(seen), seen)
+		}
+	}
+}
+
+// TestPageThatIsNotAcceptedIsTheNextOneStill, and so is one that is had again.
+func TestPageThatIsNotAcceptedIsTheNextOneStill(t *testing.T) {
+	in, _ := fresh(t)
+	tr := in.writer(t, "demo")
+	fill(t, tr, 0, 10)
+	refused := errors.New("no room")
+	for _, kind := range []CursorKind{CursorKeys, CursorEntries} {
+		id := openCursor(t, tr, CursorQuery{Kind: kind})
+		for page := int64(1); page <= 2; page++ {
+			for _, asked := range []int64{0, page - 1, page} {
+				if asked == 0 && page == 2 || asked == 1 && page == 1 {
+					continue
+				}
+				_, err := tr.NextPage(t.Context(), id, PageQuery{Page: asked, Limit: 4, Accept: func(items []Item) error {
+					if len(items) != 4 {
+						t.Errorf("asked for %d entries", len(items))
+					}
+					return refused
+				}})
+				if !errors.Is(err, refused) {
+					t.Fatal(err)
+				}
+			}
+			if p := nextPage(t, tr, id, 0, 4); p.Page != page || p.Items[0].Key != fmt.Sprintf("k%03d", 4*(page-1)) {
+				t.Errorf("then page %d with %s", p.Page, pageKeys(p))
+			}
+		}
 	}
 }

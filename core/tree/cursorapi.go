@@ -38,6 +38,18 @@ type CursorInfo struct {
 	Snapshot string
 }
 
+// PageQuery says which page of a cursor is wanted.
+type PageQuery struct {
+	// Page is its number: the next one, or the last one again; 0 is the next one.
+	Page int64
+	// Limit is the most entries of a next page, 1 to MaxPageEntries.
+	Limit int
+	// Accept, unless nil, is asked for a page of keys or entries before the bookmark
+	// moves. Its error refuses the page, and is what NextPage returns: the cursor
+	// stands where it stood.
+	Accept func(items []Item) error
+}
+
 // CursorPage is one page.
 type CursorPage struct {
 	Kind CursorKind

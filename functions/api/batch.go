@@ -37,10 +37,7 @@ func (s *Server) batchGet(w http.ResponseWriter, r *request) error {
 	if err := s.checkTotal(items); err != nil {
 		return err
 	}
-	if err := s.holdAnswer(r, bytesOf(items)); err != nil {
-		return err
-	}
-	return writeBody(w, r, http.StatusOK, jsonType, entriesPage(items, f, false, ""))
+	return s.writePage(w, r, entriesPage(items, f, false, ""))
 }
 
 // checkTotal refuses an answer that would not fit.
@@ -129,6 +126,9 @@ func (s *Server) batch(w http.ResponseWriter, r *request) error {
 	}
 	req, err := s.parseBatch(body)
 	if err != nil {
+		return err
+	}
+	if err := r.resultsFit(req.ops); err != nil {
 		return err
 	}
 	t, err := s.openToWrite(r, sets(req.ops))

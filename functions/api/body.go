@@ -143,8 +143,9 @@ func (s *Server) reading(ctx context.Context, r *request) context.Context {
 	})
 }
 
-// holdAnswer likewise counts what else there is of an answer that is so long that
-// a client which reads slowly, or not at all, keeps it in memory.
+// holdAnswer likewise counts a value that is answered as it is, unless it was
+// counted when it was read, and is so long that a client which reads slowly, or
+// not at all, keeps it in memory.
 func (s *Server) holdAnswer(r *request, n int64) error {
 	if n -= r.loaded.Load(); n <= longAnswer || r.Method == http.MethodHead {
 		return nil
@@ -152,13 +153,25 @@ func (s *Server) holdAnswer(r *request, n int64) error {
 	return s.holdBody(r, n)
 }
 
-// holdPage counts the page of a cursor likewise, and refuses nothing: the cursor
-// has moved, and a caller that asked without a number could not have the page again.
-func (s *Server) holdPage(r *request, n int64) {
-	if n -= r.loaded.Load(); n > longAnswer {
-		s.buffered.Add(n)
-		r.held.Add(n)
+// holdPage counts an answer of n bytes that is made in memory, beside the values in
+// it. One that no room would be enough for is refused for good.
+func (s *Server) holdPage(r *request, n int64) error {
+	if err := r.fits(n); err != nil {
+		return err
 	}
+	if n > s.cfg.MaxBufferedBytes {
+		return bodyLimit{s.cfg.MaxBufferedBytes, CodeValueTooLarge, "the answer"}.exceeded()
+	}
+	if n <= longAnswer {
+		return nil
+	}
+	return s.holdBody(r, n)
+}
+
+// giveBack counts n bytes less.
+func (s *Server) giveBack(r *request, n int64) {
+	s.buffered.Add(-n)
+	r.held.Add(-n)
 }
 
 func (r *request) releaseBody(s *Server) {

@@ -225,26 +225,48 @@ func (h *heldWhile) Write(b []byte) (int, error) {
 	return h.ResponseRecorder.Write(b)
 }
 
-// TestPagesOfCursorsAreCountedAndNotRefused: the cursor has moved by then.
-func TestPagesOfCursorsAreCountedAndNotRefused(t *testing.T) {
+// TestPagesOfCursorsAreCountedBeforeTheCursorMoves: a page that is refused is the
+// next one still.
+func TestPagesOfCursorsAreCountedBeforeTheCursorMoves(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.MaxBufferedBytes = 3 << 20 })
-	for _, key := range []string{"a", "b", "c"} {
+	for _, key := range []string{"a", "b"} {
 		r.put(k+key, strings.Repeat(key, longAnswer+1))
 	}
 	open := decode[cursorBody](r.do("POST", tr+"/cursors", `{"kind":"entries"}`).wantStatus(201))
 	r.awaitBuffered(0)
-	for i, others := range []int64{0, 3<<20 - 100, 3<<20 - longAnswer} {
+	next := func(others int64, body string) *heldWhile {
 		r.api.buffered.Store(others)
 		w := &heldWhile{httptest.NewRecorder(), r.api, 0}
-		r.api.ServeHTTP(w, httptest.NewRequest("POST", tr+"/cursors/"+open.CursorID+"/next", strings.NewReader(`{"limit":1}`)))
-		want := fmt.Sprintf(`"page":%d,"entries":[{"key":"%c"`, i+1, 'a'+i)
-		if w.Code != 200 || !strings.Contains(w.Body.String(), want) {
+		r.api.ServeHTTP(w, httptest.NewRequest("POST", tr+"/cursors/"+open.CursorID+"/next", strings.NewReader(body)))
+		if n := r.api.buffered.Load(); n != others {
+			t.Errorf("%d bytes stay counted, want %d", n, others)
+		}
+		return w
+	}
+	for i, key := range []string{"a", "b"} {
+		if w := next(3<<20-longAnswer, `{"limit":1}`); w.Code != 503 {
+			t.Errorf("without room: %d %.100s", w.Code, w.Body)
+		}
+		w := next(5, `{"limit":1}`)
+		if want := fmt.Sprintf(`{"page":%d,"entries":[{"key":"%s"`, i+1, key); w.Code != 200 || !strings.HasPrefix(w.Body.String(), want) {
 			t.Fatalf("%d %.100s, want %s", w.Code, w.Body, want)
 		}
-		if w.most < others+longAnswer || r.api.buffered.Load() != others {
-			t.Errorf("beside %d: %d counted while it was written, %d after", others, w.most, r.api.buffered.Load())
+		if size := int64(w.Body.Len()); w.most < 5+size || w.most > 5+size+2*pageOverheadBytes {
+			t.Errorf("%d counted while %d were written", w.most, size)
 		}
 	}
+}
+
+// TestAnswersForWhichNoRoomWouldDoAreRefusedForGood: to say "try again" would be
+// to lie.
+func TestAnswersForWhichNoRoomWouldDoAreRefusedForGood(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.MaxBufferedBytes = 1 << 20 })
+	for i := range 8 {
+		r.put(fmt.Sprint(k, i), strings.Repeat("<", 100<<10))
+	}
+	r.do("GET", tr+"/entries?as=text", "").wantProblem(413, CodeValueTooLarge)
+	r.do("GET", tr+"/entries?as=text&limit=1", "").wantStatus(200)
+	r.do("GET", tr+"/entries?limit=7", "").wantStatus(200)
 }
 
 // awaitBuffered waits for what is counted: the caller has its answer a moment

@@ -117,13 +117,30 @@ func (s *Server) nextPage(w http.ResponseWriter, r *request) error {
 			return err
 		}
 	}
-	p, err := t.NextPage(s.reading(r.Context(), r), id, page, limit)
+	p, err := t.NextPage(s.reading(r.Context(), r), id, tree.PageQuery{Page: page, Limit: limit, Accept: s.acceptPage(r, f)})
 	if err != nil {
 		return err
 	}
-	s.holdPage(r, bytesOf(p.Items))
-	return writeBody(w, r, http.StatusOK, jsonType, cursorPage(p, f))
+	out := cursorPage(&p, f)
+	return writeBody(w, r, http.StatusOK, jsonType, out.render(out.size()))
 }
+
+// acceptPage refuses a page of a cursor for which there is no room while the cursor
+// has not moved: later, a caller that asks without a number could not have it again.
+func (s *Server) acceptPage(r *request, f form) func([]tree.Item) error {
+	held := int64(0)
+	return func(items []tree.Item) error {
+		s.giveBack(r, held) // the page before was overtaken
+		size := entriesPage(items, f, false, "").size() + pageOverheadBytes
+		before := r.held.Load()
+		err := s.holdPage(r, size)
+		held = r.held.Load() - before
+		return err
+	}
+}
+
+// pageOverheadBytes is more than what surrounds the entries of a cursor's page.
+const pageOverheadBytes = 256
 
 // parseNext reads which page is wanted: 0 is the next one. The body may be
 // left out.

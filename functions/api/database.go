@@ -50,7 +50,7 @@ type handle interface {
 type cursors interface {
 	OpenCursor(ctx context.Context, q tree.CursorQuery) (tree.CursorInfo, error)
 	CursorKind(ctx context.Context, id string) (tree.CursorKind, error)
-	NextPage(ctx context.Context, id string, page int64, limit int) (tree.CursorPage, error)
+	NextPage(ctx context.Context, id string, q tree.PageQuery) (tree.CursorPage, error)
 	CloseCursor(ctx context.Context, id string) error
 }
 

@@ -29,10 +29,7 @@ func (s *Server) listEntries(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	if err := s.holdAnswer(r, bytesOf(page.Items)); err != nil {
-		return err
-	}
-	return writeBody(w, r, http.StatusOK, jsonType, entriesPage(page.Items, f, q.KeysOnly, page.NextToken))
+	return s.writePage(w, r, entriesPage(page.Items, f, q.KeysOnly, page.NextToken))
 }
 
 func (s *Server) scanQuery(r *request) (q tree.ScanQuery, err error) {

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"io"
-	"strconv"
 	"unicode/utf8"
 
 	"github.com/latticekv/lattice/core/clock"
@@ -38,8 +37,9 @@ const (
 	// piece is how much of a value is encoded at a time, so that a large one
 	// takes no memory beside itself. A multiple of three, for base64.
 	piece = 3 << 10
-	// entryOverheadBytes is about what surrounds key and value of an entry.
-	entryOverheadBytes = 64
+	// maxDepth is how deep a JSON value may be nested to be given as it is:
+	// readers give up on a whole page that is too deep for them.
+	maxDepth = 1000
 )
 
 // entryWriter writes entries as JSON, the very bytes that encoding/json would
@@ -49,6 +49,9 @@ type entryWriter struct {
 	*bufio.Writer
 	form     form
 	keysOnly bool
+	// measures says that what is written is counted in size, and goes nowhere.
+	measures bool
+	size     int64
 	scratch  [piece / 3 * 4]byte
 }
 
@@ -83,11 +86,14 @@ func (w *entryWriter) value(value []byte) {
 		w.text(`,"text":"`)
 		w.quoted(value)
 		w.text(`"`)
-	case w.form == formJSON && utf8.Valid(value) && json.Valid(value):
+	case w.form == formJSON && utf8.Valid(value) && json.Valid(value) && !deep(value):
 		w.text(`,"json":`)
-		w.raw(mustMarshal(json.RawMessage(value)))
+		w.compact(value)
 	default:
 		w.text(`,"value":"`)
+		if w.measures {
+			w.size, value = w.size+int64(base64.StdEncoding.EncodedLen(len(value))), nil
+		}
 		for len(value) > 0 {
 			part := value[:min(len(value), piece)]
 			value = value[len(part):]
@@ -111,8 +117,21 @@ func (w *entryWriter) list(items []tree.Item) {
 	w.text("]")
 }
 
-func (w *entryWriter) text(s string) { _, _ = w.WriteString(s) }
-func (w *entryWriter) raw(b []byte)  { _, _ = w.Write(b) }
+func (w *entryWriter) text(s string) {
+	if w.measures {
+		w.size += int64(len(s))
+		return
+	}
+	_, _ = w.WriteString(s)
+}
+
+func (w *entryWriter) raw(b []byte) {
+	if w.measures {
+		w.size += int64(len(b))
+		return
+	}
+	_, _ = w.Write(b)
+}
 
 // quoted writes what stands between the quotes of a JSON string.
 func (w *entryWriter) quoted(s []byte) {
@@ -143,57 +162,59 @@ func plainLength(s []byte) int {
 	return len(s)
 }
 
-// entriesPage renders a page of entries; token is empty where there are no more.
-func entriesPage(items []tree.Item, f form, keysOnly bool, token string) []byte {
-	return renderPage(items, f, keysOnly, func(w *entryWriter) {
-		w.text(`{"entries":`)
-		w.list(items)
-		if token != "" {
-			w.text(`,"nextPageToken":"`)
-			w.quoted([]byte(token))
-			w.text(`"`)
-		}
-		w.text("}")
-	})
-}
-
-// cursorPage renders a page of a cursor: of entries, or of a delete-range.
-func cursorPage(p tree.CursorPage, f form) []byte {
-	return renderPage(p.Items, f, p.Kind == tree.CursorKeys, func(w *entryWriter) {
-		w.text(`{"page":`)
-		w.text(strconv.FormatInt(p.Page, 10))
-		if p.Kind == tree.CursorDeleteRange {
-			w.text(`,"deleted":`)
-			w.text(strconv.FormatInt(p.Deleted, 10))
-		} else {
-			w.text(`,"entries":`)
-			w.list(p.Items)
-		}
-		w.text(`,"hasMore":`)
-		w.text(strconv.FormatBool(p.HasMore))
-		w.text(`,"expiresAt":"`)
-		w.text(formatTime(p.Expires))
-		w.text(`"}`)
-	})
-}
-
-// renderPage returns what is written, in a buffer made to its size.
-func renderPage(items []tree.Item, f form, keysOnly bool, write func(*entryWriter)) []byte {
-	size := 2*entryOverheadBytes + len(items)*entryOverheadBytes
-	for i := range items {
-		size += len(items[i].Key)
-		if !keysOnly {
-			size += base64.StdEncoding.EncodedLen(len(items[i].Value))
+// deep reports whether a JSON document is nested deeper than maxDepth.
+func deep(doc []byte) bool {
+	depth, inString := 0, false
+	for i := 0; i < len(doc); i++ {
+		switch c := doc[i]; {
+		case inString && c == '\\':
+			i++
+		case c == '"':
+			inString = !inString
+		case inString:
+		case c == '{', c == '[':
+			if depth++; depth > maxDepth {
+				return true
+			}
+		case c == '}', c == ']':
+			depth--
 		}
 	}
-	out := bytes.NewBuffer(make([]byte, 0, size))
-	w := newEntryWriter(out, piece, f, keysOnly)
-	write(w)
-	if err := w.Flush(); err != nil {
-		panic("a buffer in memory fails: " + err.Error())
-	}
-	return out.Bytes()
+	return false
 }
+
+// compact writes a valid JSON document without insignificant space, and escapes in
+// its strings what is not to stand in a page of HTML, as encoding/json does.
+func (w *entryWriter) compact(doc []byte) {
+	from, inString := 0, false
+	for i := 0; i < len(doc); i++ {
+		c := doc[i]
+		switch {
+		case inString && c == '\\':
+			i++
+		case c == '"':
+			inString = !inString
+		case inString && (c == '<' || c == '>' || c == '&'):
+			w.raw(doc[from:i])
+			w.text(escapes[c])
+			from = i + 1
+		case inString && c == 0xE2 && doc[i+1] == 0x80 && doc[i+2]&^1 == 0xA8:
+			w.raw(doc[from:i])
+			w.text(separators[doc[i+2]&1])
+			i += 2
+			from = i + 1
+		case !inString && (c == ' ' || c == '\t' || c == '\n' || c == '\r'):
+			w.raw(doc[from:i])
+			from = i + 1
+		}
+	}
+	w.raw(doc[from:])
+}
+
+var (
+	escapes    = map[byte]string{'<': `\u003c`, '>': `\u003e`, '&': `\u0026`}
+	separators = [2]string{`\u2028`, `\u2029`}
+)
 
 // compactJSON returns a document without insignificant space.
 func compactJSON(doc []byte) ([]byte, error) {

@@ -51,7 +51,7 @@ func bodyOf(item *tree.Item, f form, keysOnly bool) entryBody {
 	case keysOnly:
 	case f == formText && utf8.Valid(item.Value):
 		e.Text = &text
-	case f == formJSON && utf8.Valid(item.Value) && json.Valid(item.Value):
+	case f == formJSON && utf8.Valid(item.Value) && json.Valid(item.Value) && !deep(item.Value):
 		e.JSON = item.Value
 	default:
 		text = base64.StdEncoding.EncodeToString(item.Value)
@@ -69,11 +69,15 @@ func written(t testing.TB, item *tree.Item, f form, keysOnly bool) string {
 	if err := w.Flush(); err != nil {
 		t.Fatal(err)
 	}
+	m := &entryWriter{form: f, keysOnly: keysOnly, measures: true}
+	if m.entry(item); m.size != int64(out.Len()) {
+		t.Fatalf("measured as %d bytes, written as %d", m.size, out.Len())
+	}
 	return out.String()
 }
 
 func FuzzEntriesAreWrittenAsEncodingJSONDoes(f *testing.F) {
-	for _, text := range []string{"", "a", "\x00", "</script>&", "\u2028\u2029", "\"\\\n", "é", "\xff", `{"a":[1, 2.50, "<"]}`, "null", strings.Repeat("\n", 5000), strings.Repeat("😀", 3000), "x" + strings.Repeat("€\n", 3000)} {
+	for _, text := range []string{"", "a", "\x00", "</script>&", "\u2028\u2029", "\"\\\n", "é", "\xff", `{"a":[1, 2.50, "<"]}`, "null", "[ \"\u2028<\\\"&\xe2\x80\xa9>\",\t{}\r\n]", `"\\"`, strings.Repeat("\n", 5000), strings.Repeat("😀", 3000), "x" + strings.Repeat("€\n", 3000)} {
 		f.Add("key", []byte(text), uint64(1), int64(0))
 		f.Add(text, []byte(text), uint64(1<<63), int64(1_700_000_000_123))
 	}
@@ -98,24 +102,39 @@ func FuzzEntriesAreWrittenAsEncodingJSONDoes(f *testing.F) {
 
 func TestPagesAreWrittenAsEncodingJSONDoes(t *testing.T) {
 	items := someItems(3, 100)
+	items[1].Value, items[2].Value = []byte(`{ "a": ["<"] }`), []byte{0xff}
 	deleted := int64(1) << 60
 	for _, c := range []struct {
 		name string
-		got  []byte
+		page page
 		want any
 	}{
 		{"page", entriesPage(items, formText, false, `t"<`), entriesBody{bodiesOf(items, formText, false), `t"<`}},
+		{"as json", entriesPage(items, formJSON, false, ""), entriesBody{bodiesOf(items, formJSON, false), ""}},
 		{"last page", entriesPage(items[:1], formBase64, false, ""), entriesBody{bodiesOf(items[:1], formBase64, false), ""}},
 		{"empty page", entriesPage(nil, formBase64, false, ""), entriesBody{[]entryBody{}, ""}},
-		{"cursor", cursorPage(tree.CursorPage{Kind: tree.CursorKeys, Page: 7, Items: items, HasMore: true, Expires: time.UnixMilli(5)}, formBase64),
+		{"cursor", cursorPage(&tree.CursorPage{Kind: tree.CursorKeys, Page: 7, Items: items, HasMore: true, Expires: time.UnixMilli(5)}, formBase64),
 			pageBody{Page: 7, Entries: ptr(bodiesOf(items, formBase64, true)), HasMore: true, ExpiresAt: "1970-01-01T00:00:00.005Z"}},
-		{"empty cursor", cursorPage(tree.CursorPage{Kind: tree.CursorEntries, Page: 1, Expires: time.UnixMilli(0)}, formText),
+		{"empty cursor", cursorPage(&tree.CursorPage{Kind: tree.CursorEntries, Page: 1, Expires: time.UnixMilli(0)}, formText),
 			pageBody{Page: 1, Entries: &[]entryBody{}, ExpiresAt: "1970-01-01T00:00:00.000Z"}},
-		{"delete-range", cursorPage(tree.CursorPage{Kind: tree.CursorDeleteRange, Page: 2, Deleted: deleted, HasMore: true, Expires: time.UnixMilli(0)}, formText),
+		{"delete-range", cursorPage(&tree.CursorPage{Kind: tree.CursorDeleteRange, Page: 2, Deleted: deleted, HasMore: true, Expires: time.UnixMilli(0)}, formText),
 			pageBody{Page: 2, Deleted: &deleted, HasMore: true, ExpiresAt: "1970-01-01T00:00:00.000Z"}},
 	} {
-		if want := string(mustMarshal(c.want)); string(c.got) != want {
-			t.Errorf("%s: %s, want %s", c.name, c.got, want)
+		want, size := string(mustMarshal(c.want)), c.page.size()
+		if got := string(c.page.render(size)); got != want || size != int64(len(want)) {
+			t.Errorf("%s: measured as %d bytes: %s, want %d: %s", c.name, size, got, len(want), want)
+		}
+	}
+}
+
+// TestDeepValueDoesNotSpoilItsPage: readers bound the depth of a document.
+func TestDeepValueDoesNotSpoilItsPage(t *testing.T) {
+	for depth, as := range map[int]string{maxDepth: "json", maxDepth + 1: "value", 9_999: "value"} {
+		item := tree.Item{Key: "k", Value: []byte(strings.Repeat(`["]",`, depth-1) + "[]" + strings.Repeat("]", depth-1))}
+		p := entriesPage([]tree.Item{item}, formJSON, false, "")
+		body := p.render(p.size())
+		if !json.Valid(body) || !strings.Contains(string(body), `"`+as+`":`) {
+			t.Errorf("%d deep: %.100s", depth, body)
 		}
 	}
 }
@@ -136,9 +155,12 @@ func TestUsualEntriesAreWrittenWithoutAllocation(t *testing.T) {
 		size int
 		form form
 		most float64
-	}{"base64": {100, formBase64, 0}, "text": {100, formText, 0}, "large": {1 << 20, formBase64, 0}, "large text": {1 << 20, formText, 0}} {
+	}{"base64": {100, formBase64, 0}, "text": {100, formText, 0}, "json": {100, formJSON, 0}, "large": {1 << 20, formBase64, 0}, "large json": {1 << 20, formJSON, 0}, "large text": {1 << 20, formText, 0}} {
 		items := someItems(1, c.size)
 		items[0].Expiry = time.UnixMilli(1_700_000_000_000)
+		if c.form == formJSON {
+			items[0].Value = []byte(`{ "a": "` + string(items[0].Value) + `" }`)
+		}
 		w := httptest.NewRecorder()
 		w.Body = nil
 		out := newEntryWriter(w, streamBuffer, c.form, false)

@@ -113,7 +113,7 @@ func (t *fakeTree) CursorKind(ctx context.Context, id string) (tree.CursorKind, 
 	return c.query.Kind, nil
 }
 
-func (t *fakeTree) NextPage(ctx context.Context, id string, page int64, limit int) (tree.CursorPage, error) {
+func (t *fakeTree) NextPage(ctx context.Context, id string, q tree.PageQuery) (tree.CursorPage, error) {
 	if err := t.db.enter(ctx, "nextPage"); err != nil {
 		return tree.CursorPage{}, err
 	}
@@ -123,10 +123,22 @@ func (t *fakeTree) NextPage(ctx context.Context, id string, page int64, limit in
 	if c == nil {
 		return tree.CursorPage{}, fmt.Errorf("cursor %s: %w", id, tree.ErrCursorNotFound)
 	}
-	switch page {
+	if q.Accept != nil && c.query.Kind != tree.CursorDeleteRange {
+		items := t.after(c, c.last, "")
+		items = slices.Clone(items[:min(q.Limit, len(items))])
+		for i := range items {
+			if c.query.Kind == tree.CursorKeys {
+				items[i].Value = nil
+			}
+		}
+		if err := q.Accept(items); err != nil {
+			return tree.CursorPage{}, err
+		}
+	}
+	switch q.Page {
 	case 0, c.page + 1:
 		c.page, c.prev = c.page+1, c.last
-		t.advance(c, limit)
+		t.advance(c, q.Limit)
 	case c.page:
 	default:
 		return tree.CursorPage{}, &tree.ArgumentError{Field: "page", Reason: fmt.Sprintf("page %d is next", c.page+1)}

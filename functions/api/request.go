@@ -27,6 +27,10 @@ type request struct {
 	tree, key string
 	// caller is who asks, once that is known; nil where nobody needs to say.
 	caller *auth.Principal
+	// most bounds the answer, 0 if the host does not.
+	most int64
+	// wantDigest says that the answer is to carry its digest.
+	wantDigest bool
 	// held is what the request counts against MaxBufferedBytes, and loaded the part
 	// of it that is values which were read for the answer.
 	held, loaded atomic.Int64
@@ -35,9 +39,14 @@ type request struct {
 var treeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 
 // parse checks the query against what the operation declares, and decodes the
-// tree of the path.
+// tree of the path. Whatever could make an answer fail is read here, before
+// anything is done.
 func (r *request) parse(op *operation) (err error) {
 	if r.query, err = parseQuery(r.URL.RawQuery, op); err != nil {
+		return err
+	}
+	r.most, _ = r.Context().Value(answerBound{}).(int64)
+	if r.wantDigest, err = wantsDigest(r.Header.Values("Want-Content-Digest")); err != nil {
 		return err
 	}
 	raw, ok := mux.Vars(r.Request)["tree"]

@@ -25,11 +25,7 @@ func writeJSON(w http.ResponseWriter, r *request, status int, v any) error {
 
 // writeBody answers with a whole body, and its digest if that was asked for.
 func writeBody(w http.ResponseWriter, r *request, status int, contentType string, body []byte) error {
-	wanted, err := wantsDigest(r.Header.Values("Want-Content-Digest"))
-	if err != nil {
-		return err
-	}
-	if wanted && r.Method != http.MethodHead {
+	if r.wantDigest && r.Method != http.MethodHead {
 		w.Header().Set("Content-Digest", digestOf(body))
 	}
 	writeBuffered(w, r.Request, status, contentType, body)
@@ -52,6 +48,9 @@ func writeBuffered(w http.ResponseWriter, r *http.Request, status int, contentTy
 // pages with scripts: the headers keep a browser from running them in the name
 // of the service.
 func writeItem(w http.ResponseWriter, r *request, item *tree.Item) error {
+	if err := r.fits(int64(len(item.Value))); err != nil && r.Method != http.MethodHead {
+		return err
+	}
 	setItemHeaders(w.Header(), item)
 	h := w.Header()
 	h.Set("Cache-Control", "no-cache")

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 
+	"github.com/latticekv/lattice/core/clock"
 	"github.com/latticekv/lattice/core/store"
 	"github.com/latticekv/lattice/functions/api"
 	"github.com/latticekv/lattice/functions/capture"
@@ -53,7 +55,7 @@ func (f *function) request(ctx context.Context, e *events.APIGatewayV2HTTPReques
 	}
 	defer flush()
 	defer cancel()
-	return whole(f.gather(w, r, id))
+	return whole(f.gather(w, api.BoundAnswer(r, maxAnswerBytes), id))
 }
 
 // flush sends what the invocation left for the telemetry, unless the time for
@@ -84,14 +86,26 @@ func (f *function) gather(w window, r *http.Request, id string) *capture.Respons
 		return refusal(id, late(r.Method))
 	}
 	if answer.Overflowed() {
-		detail := fmt.Sprintf("the answer is over the %d bytes that this host can return; ask for a smaller page or range", maxAnswerBytes)
-		return refusal(answer.Sent().Get("X-Request-Id"), &api.Failure{Code: api.CodeValueTooLarge, Detail: detail, Limit: maxAnswerBytes})
+		return refusal(answer.Sent().Get("X-Request-Id"), overflow(r.Method))
 	}
 	return answer
 }
 
 // failed answers a request whose handler panicked.
 var failed = &api.Failure{Code: api.CodeInternal, Detail: "the request failed"}
+
+// overflow answers a request whose answer is too large for the host, which the
+// service was told to avoid. A read may be made smaller; what became of a write is
+// lost with its answer.
+func overflow(method string) error {
+	if method == http.MethodGet || method == http.MethodHead {
+		detail := fmt.Sprintf("the answer is over the %d bytes that this host can return; ask for a smaller page or range", maxAnswerBytes)
+		return &api.Failure{Code: api.CodeValueTooLarge, Detail: detail, Limit: maxAnswerBytes}
+	}
+	return fmt.Errorf("%w: %w", store.ErrOutcomeUnknown, errTooLong)
+}
+
+var errTooLong = errors.New("the answer is over what the host can return")
 
 // late answers a request whose handler does not come to an end. Nobody knows
 // what became of a write then.
@@ -106,6 +120,9 @@ func late(method string) error {
 // itself, in the form of the service's own errors.
 func refusal(requestID string, err error) *capture.Response {
 	w := capture.New(maxAnswerBytes)
+	if requestID == "" {
+		requestID = api.RequestID(http.Header{}, clock.NewSystem())
+	}
 	w.Header().Set("X-Request-Id", requestID)
 	api.WriteProblem(w, &http.Request{Method: http.MethodGet, Header: http.Header{}}, err)
 	return w

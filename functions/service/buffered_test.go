@@ -6,17 +6,17 @@ import (
 	"testing"
 )
 
-// TestLargeAnswersCountOnceAndAreGivenBack: room for one large value, and not for
-// two at once.
-func TestLargeAnswersCountOnceAndAreGivenBack(t *testing.T) {
+// TestLargeAnswersCountAndAreGivenBack: room for one large value with its JSON, and
+// not for two at once.
+func TestLargeAnswersCountAndAreGivenBack(t *testing.T) {
 	i := onMemory(t, func(c *Config) {
-		c.Options.MaxValueSizeBytes, c.Options.MaxBulkChunkBytes, c.Options.MaxBufferedBytes = 1<<20, 1<<20, 1<<20
+		c.Options.MaxValueSizeBytes, c.Options.MaxBulkChunkBytes, c.Options.MaxBufferedBytes = 1<<20, 1<<20, 3<<20
 		if err := c.Options.Validate(); err != nil {
 			t.Fatal(err)
 		}
 	})
 	const tr = "/v1/trees/t"
-	large := strings.Repeat("x", 600<<10)
+	large := strings.Repeat("x", 1<<20)
 	for _, key := range []string{"a", "b"} {
 		i.want(201, "PUT", tr+"/keys/"+key, large)
 	}
@@ -39,11 +39,11 @@ func TestLargeAnswersCountOnceAndAreGivenBack(t *testing.T) {
 // moves.
 func TestPageOfACursorThatFindsNoRoomIsNotPassed(t *testing.T) {
 	i := onMemory(t, func(c *Config) {
-		c.Options.MaxValueSizeBytes, c.Options.MaxBulkChunkBytes, c.Options.MaxBufferedBytes = 1<<20, 1<<20, 1<<20
+		c.Options.MaxValueSizeBytes, c.Options.MaxBulkChunkBytes, c.Options.MaxBufferedBytes = 1<<20, 1<<20, 3<<20
 	})
 	const tr = "/v1/trees/t"
 	for _, key := range []string{"a", "b"} {
-		i.want(201, "PUT", tr+"/keys/"+key, strings.Repeat("x", 600<<10))
+		i.want(201, "PUT", tr+"/keys/"+key, strings.Repeat("x", 1<<20))
 	}
 	var open struct{ CursorID string }
 	if err := json.Unmarshal([]byte(i.want(201, "POST", tr+"/cursors", `{"kind":"entries"}`)), &open); err != nil {

@@ -182,7 +182,7 @@ func (k *ticking) checkSnapshot() {
 	for page, more := int64(1), true; more; page++ {
 		h := k.any()
 		k.insist("page of a snapshot", func(ctx context.Context) error {
-			p, err := h.NextPage(ctx, id, page, 7)
+			p, err := h.NextPage(ctx, id, tree.PageQuery{Page: page, Limit: 7})
 			for _, item := range p.Items {
 				got[item.Key] = string(item.Value)
 			}

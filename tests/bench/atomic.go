@@ -158,7 +158,7 @@ func snapshotScan(ctx context.Context, t *tree.Tree) (n int, err error) {
 		return 0, err
 	}
 	for more := true; more; {
-		p, err := t.NextPage(ctx, c.ID, 0, 10_000)
+		p, err := t.NextPage(ctx, c.ID, tree.PageQuery{Limit: 10_000})
 		if err != nil {
 			return n, err
 		}

@@ -265,7 +265,7 @@ func (r *Rounds) snapshot(ctx context.Context, t *tree.Tree, floor *clock.Versio
 	}
 	var items []tree.Item
 	for more := true; more; {
-		p, err := t.NextPage(ctx, c.ID, 0, 5)
+		p, err := t.NextPage(ctx, c.ID, tree.PageQuery{Limit: 5})
 		if err != nil {
 			r.tolerates("a page of a snapshot", err)
 			return
