@@ -12,8 +12,8 @@ import (
 
 // Rounds carry out one invocation of a scheduler that cannot call more often
 // than once a minute. Every timer runs once, in order. Those whose tick says
-// that more is to be done (see timers.Ran) run again, each at its cloud
-// interval, for as long as there is time; when nobody has more to do the
+// that more is to be done (see timers.Ran) run again, each after its time
+// (Timer.Again), for as long as there is time; when nobody has more to do the
 // invocation ends. So an idle service pays for a moment of each minute, and a
 // split or a long log does not wait for the next one.
 type Rounds struct {
@@ -50,7 +50,7 @@ func (r *Rounds) Run(ctx context.Context) (map[string]json.RawMessage, error) {
 		}
 		if answers[timer] = answer; more(answer) {
 			t, _ := Find(timer)
-			due[timer] = max(began+t.Cloud, r.Clock.Now().Mono)
+			due[timer] = max(began+t.Again, r.Clock.Now().Mono)
 		}
 	}
 	for _, timer := range r.Timers {

@@ -41,9 +41,13 @@ type Timer struct {
 	Option string
 	// Cloud is its interval where the host of a stateless function keeps the
 	// schedule: a divisor of a minute, and never shorter than the option's
-	// default. There every tick is an invocation that is paid for, with reads of
-	// every tree even when nothing is to be done; on one machine it costs nothing.
+	// default. There every tick is an invocation that is paid for as if it took a
+	// second, with reads of every tree even when nothing is to be done; on one
+	// machine it costs nothing.
 	Cloud time.Duration
+	// Again is the time from a tick that left work to the next one where one
+	// invocation a minute runs all timers. Only a timer with work costs it.
+	Again time.Duration
 	// Second is the second of the minute in which it first runs, so that not all
 	// timers begin in the same one.
 	Second int
@@ -57,32 +61,32 @@ type Timer struct {
 // schedule runs them: what the monitor begins, migrations carry on.
 var table = []Timer{
 	{
-		Name: timers.Monitor, Option: "HotShardSampleInterval", Cloud: 30 * time.Second,
+		Name: timers.Monitor, Option: "HotShardSampleInterval", Cloud: 30 * time.Second, Again: 30 * time.Second,
 		About:    "samples the load of shards, and begins splits of the hot ones",
 		interval: func(o *options.Options) time.Duration { return o.HotShardSampleInterval },
 	},
 	{
 		// A request that meets a half finished split finishes it.
-		Name: timers.Migrations, Option: "MigrationsInterval", Cloud: 5 * time.Second,
+		Name: timers.Migrations, Option: "MigrationsInterval", Cloud: 30 * time.Second, Again: 5 * time.Second, Second: 5,
 		About:    "carries splits and reshards on",
 		interval: func(o *options.Options) time.Duration { return o.MigrationsInterval },
 	},
 	{
 		// A request that meets an overdue batch decides it.
-		Name: timers.Transactions, Option: "TransactionsInterval", Cloud: 5 * time.Second,
+		Name: timers.Transactions, Option: "TransactionsInterval", Cloud: 30 * time.Second, Again: 5 * time.Second, Second: 15,
 		About:    "finishes atomic batches whose coordinator is gone",
 		interval: func(o *options.Options) time.Duration { return o.TransactionsInterval },
 	},
 	{
 		// The logs grow a little longer; a writer that meets one which is several
 		// times too long folds it.
-		Name: timers.Checkpoint, Option: "CheckpointInterval", Cloud: 15 * time.Second,
+		Name: timers.Checkpoint, Option: "CheckpointInterval", Cloud: 30 * time.Second, Again: 15 * time.Second, Second: 20,
 		About:    "folds the logs of shards into blobs",
 		interval: func(o *options.Options) time.Duration { return o.CheckpointInterval },
 	},
 	{
 		// What waits here costs its place alone.
-		Name: timers.Collect, Option: "CollectInterval", Cloud: time.Minute, Second: 30,
+		Name: timers.Collect, Option: "CollectInterval", Cloud: time.Minute, Again: time.Minute, Second: 40,
 		About:    "deletes what is no longer needed, and purges deleted trees",
 		interval: func(o *options.Options) time.Duration { return o.CollectInterval },
 	},

@@ -103,9 +103,16 @@ var logRules = [
   {
     name: 'timers-missing'
     severity: 1
-    description: 'Scheduled work did not run for a quarter of an hour: shards are not checkpointed, splits not carried on, or blobs not collected.'
+    description: 'Scheduled work did not run for a quarter of an hour: shards are not checkpointed, splits not carried on, or blobs not collected. Or the daily cap of the logs is reached, see log-cap.'
     window: 'PT15M'
     query: 'datatable (Timer: string) [${timerList}] | join kind=leftanti (AppRequests | where AppRoleName =~ "${appName}" | distinct Name) on $left.Timer == $right.Name'
+  }
+  {
+    name: 'log-cap'
+    severity: 2
+    description: 'The daily cap of the logs is reached: until the next day nothing is logged, timers seem to be missing, and other alerts see nothing. Raise logDailyCapGB, or lower logLevel.'
+    window: 'PT15M'
+    query: '_LogOperation | where Category =~ "Ingestion" | where Detail contains "OverQuota"'
   }
 ]
 

@@ -81,6 +81,7 @@ resource insights 'Microsoft.Insights/components@2020-02-02' existing = {
 
 // What the Functions host reads. Accounts are named, not keys: the host uses the identity.
 var hostSettings = {
+  AzureWebJobsDisableHomepage: 'true'
   AzureWebJobsStorage__accountName: hostStorageName
   AzureWebJobsStorage__credential: 'managedidentity'
   AzureWebJobsStorage__clientId: identity.properties.clientId
@@ -151,10 +152,8 @@ resource site 'Microsoft.Web/sites@2024-04-01' = {
     clientAffinityEnabled: false
     keyVaultReferenceIdentity: identity.id
     siteConfig: {
-      ftpsState: 'Disabled'
       minTlsVersion: '1.2'
       scmMinTlsVersion: '1.2'
-      remoteDebuggingEnabled: false
     }
     functionAppConfig: {
       deployment: {

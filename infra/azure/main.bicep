@@ -62,7 +62,6 @@ param containerName string = 'lattice'
 
 @description('Memory of an instance in MB. Caches get a quarter of it.')
 @allowed([
-  512
   2048
   4096
 ])

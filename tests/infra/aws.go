@@ -65,6 +65,8 @@ func samReferences(a *aws) (found []string) {
 			for _, m := range substituted.FindAllStringSubmatch(text, -1) {
 				use(m[1])
 			}
+		case name == "Condition" && slices.Contains(conditions, text):
+			used[text] = true
 		case name == "If" && len(list) == 3:
 			condition := said(list[0])
 			if used[condition] = true; !slices.Contains(conditions, condition) {
@@ -74,6 +76,13 @@ func samReferences(a *aws) (found []string) {
 			b.add("an If of %d parts", len(list))
 		}
 	})
+	for _, name := range resources {
+		if on := said(at(a.tree, "Resources", name), "Condition"); on != "" {
+			if used[on] = true; !slices.Contains(conditions, on) {
+				b.add("there is no condition %s", on)
+			}
+		}
+	}
 	for _, name := range append(parameters, conditions...) {
 		if !used[name] {
 			b.add("nobody uses %s", name)
@@ -163,16 +172,33 @@ func samPrivileges(a *aws) (found []string) {
 			b.add("%s has %d policies", name, len(policies))
 		}
 	}
+	return append(found, samCallers(a)...)
+}
+
+// samCallers objects to callers other than the schedule, and everybody by the
+// function URL where that is public. Since October 2025 a URL needs two permissions.
+func samCallers(a *aws) (found []string) {
+	b := (*breaches)(&found)
+	wanted := map[string]map[string]string{
+		"EveryMinutePermission":  {"Action": "lambda:InvokeFunction", "Principal": "events.amazonaws.com", "SourceArn": "GetAtt EveryMinute.Arn", "FunctionName": "Ref ScheduleFunction"},
+		"PublicUrlPermission":    {"Action": "lambda:InvokeFunctionUrl", "Principal": "*", "FunctionUrlAuthType": "NONE", "FunctionName": "Ref ServeFunction"},
+		"PublicInvokePermission": {"Action": "lambda:InvokeFunction", "Principal": "*", "InvokedViaFunctionUrl": "true", "FunctionName": "Ref ServeFunction"},
+	}
 	permissions := a.resources("AWS::Lambda::Permission")
-	if len(permissions) != 1 {
+	if len(permissions) != len(wanted) {
 		b.add("%d permissions to call", len(permissions))
 	}
-	for name, p := range permissions {
-		b.want(name+".Action", said(p, "Action"), "lambda:InvokeFunction")
-		b.want(name+".Principal", said(p, "Principal"), "events.amazonaws.com")
-		b.want(name+".SourceArn", said(p, "SourceArn"), "GetAtt EveryMinute.Arn")
-		b.want(name+".FunctionName", said(p, "FunctionName"), "Ref ScheduleFunction")
+	for name, properties := range wanted {
+		for property, value := range properties {
+			b.want(name+"."+property, said(permissions[name], property), value)
+		}
+		condition := ""
+		if strings.HasPrefix(name, "Public") {
+			condition = "Public"
+		}
+		b.want(name+".Condition", said(a.tree, "Resources", name, "Condition"), condition)
 	}
+	b.want("Public", said(a.tree, "Conditions", "Public"), "Equals [Ref AuthType, NONE]")
 	return found
 }
 

@@ -10,7 +10,7 @@ import (
 var awsChecks = []check[*aws]{
 	{"parameters are described and bounded", samParameters, []plant{
 		{samPath, "    Description: Table with the rows.\n", ""},
-		{samPath, "    MinValue: 256\n", ""},
+		{samPath, "    MinValue: 1024\n", ""},
 		{samPath, "  TableName:\n    Type", "  TablePassword:\n    Type"},
 		{samPath, "LATTICE_STORE: azure", "LATTICE_STORE: 'AccountKey=abc'"},
 	}},
@@ -41,6 +41,10 @@ var awsChecks = []check[*aws]{
 		{samPath, "      Policies:\n        - PolicyName", "      ManagedPolicyArns: [arn:aws:iam::aws:policy/AdministratorAccess]\n      Policies:\n        - PolicyName"},
 		{samPath, "SourceArn: !GetAtt EveryMinute.Arn", "SourceAccount: !Ref AWS::AccountId"},
 		{samPath, "Principal: events.amazonaws.com", "Principal: '*'"},
+		{samPath, "      FunctionUrlAuthType: NONE\n", ""},
+		{samPath, "      InvokedViaFunctionUrl: true\n", ""},
+		{samPath, "    Condition: Public\n    Properties:\n      Action: lambda:InvokeFunctionUrl", "    Properties:\n      Action: lambda:InvokeFunctionUrl"},
+		{samPath, "  Public: !Equals [!Ref AuthType, NONE]", "  Public: !Equals [!Ref AuthType, AWS_IAM]"},
 		{samPath, "      Role: !GetAtt FunctionRole.Arn\n", ""},
 		{samPath, "      Role: !GetAtt FunctionRole.Arn\n", "      Role: !GetAtt FunctionRole.Arn\n      Policies: AmazonS3FullAccess\n"},
 	}},

@@ -161,8 +161,6 @@ func site(a *azure) (found []string) {
 	for want, keys := range map[string][]string{
 		"true":                   {"properties", "httpsOnly"},
 		"'1.2'":                  {"properties", "siteConfig", "minTlsVersion"},
-		"'Disabled'":             {"properties", "siteConfig", "ftpsState"},
-		"false":                  {"properties", "siteConfig", "remoteDebuggingEnabled"},
 		"'UserAssigned'":         {"identity", "type"},
 		"'UserAssignedIdentity'": {"properties", "functionAppConfig", "deployment", "storage", "authentication", "type"},
 		"'custom'":               {"properties", "functionAppConfig", "runtime", "name"},
@@ -170,6 +168,10 @@ func site(a *azure) (found []string) {
 		"instanceMemoryMB":       {"properties", "functionAppConfig", "scaleAndConcurrency", "instanceMemoryMB"},
 	} {
 		b.want(strings.Join(keys, "."), s.said(keys...), want)
+	}
+	// Flex Consumption has neither, and refuses a site that names them.
+	for _, refused := range []string{"ftpsState", "remoteDebuggingEnabled"} {
+		b.want(refused, s.said("properties", "siteConfig", refused), "")
 	}
 	b.want("scmMinTlsVersion", s.said("properties", "siteConfig", "scmMinTlsVersion"), "'1.2'")
 	passwords := 0

@@ -41,7 +41,7 @@ var azureChecks = []check[*azure]{
 	{"the app is closed", site, []plant{
 		{appBicep, "httpsOnly: true", "httpsOnly: false"},
 		{appBicep, "      minTlsVersion: '1.2'\n", ""},
-		{appBicep, "ftpsState: 'Disabled'", "ftpsState: 'AllAllowed'"},
+		{appBicep, "      minTlsVersion: '1.2'\n", "      ftpsState: 'Disabled'\n      minTlsVersion: '1.2'\n"},
 		{appBicep, "allow: false", "allow: true"},
 		{appBicep, "type: 'UserAssignedIdentity'", "type: 'StorageAccountConnectionString'"},
 		{appBicep, "scmMinTlsVersion: '1.2'", "scmMinTlsVersion: '1.0'"},

@@ -15,7 +15,7 @@ import (
 // hostSettings are what the Functions host reads; a setting that holds a key is
 // not among them.
 var hostSettings = []string{
-	"AzureWebJobsStorage__accountName", "AzureWebJobsStorage__credential", "AzureWebJobsStorage__clientId",
+	"AzureWebJobsDisableHomepage", "AzureWebJobsStorage__accountName", "AzureWebJobsStorage__credential", "AzureWebJobsStorage__clientId",
 	"APPLICATIONINSIGHTS_CONNECTION_STRING", "APPLICATIONINSIGHTS_AUTHENTICATION_STRING",
 }
 
@@ -88,8 +88,8 @@ func memory(a *azure) (found []string) {
 			b.add("with %d MB: %s", size, err)
 			continue
 		}
-		if full := o.CacheBytes + int64(o.MaxBulkLoads)*o.BulkLoadBufferBytes; full > int64(size)<<20*3/4 {
-			b.add("caches and bulk loads may fill %d MB", size)
+		if full := o.CacheBytes + int64(o.MaxBulkLoads)*o.BulkLoadBufferBytes + o.MaxBufferedBytes; full > int64(size)<<20*3/4 {
+			b.add("caches, bulk loads and bodies may fill %d MB", size)
 		}
 	}
 	return found

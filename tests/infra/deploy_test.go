@@ -100,7 +100,7 @@ var (
 
 // readByTools are variables that cmd/local and cmd/lattice read.
 var readByTools = []string{
-	"LATTICE_LISTEN", "LATTICE_TLS", "LATTICE_TLS_CERT", "LATTICE_TLS_KEY", "LATTICE_LOG_FORMAT", "LATTICE_TOKEN", "LATTICE_SERVER",
+	"LATTICE_LISTEN", "LATTICE_TLS", "LATTICE_TLS_CERT", "LATTICE_TLS_KEY", "LATTICE_LOG_FORMAT", "LATTICE_TOKEN", "LATTICE_SERVER", "LATTICE_CACERT",
 }
 
 func TestGuideNamesOnlyWhatExists(t *testing.T) {

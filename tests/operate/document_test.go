@@ -178,7 +178,7 @@ gunzip -c o.ndjson.gz >o.ndjson; head -c 9000 o.ndjson.gz >cut; mv cut o.ndjson.
 		"lattice load back o.ndjson.gz --progress none":         "cut off or damaged",
 		"lattice verify export orders o.ndjson.gz":              "cut off or damaged",
 		"lattice export none o2.ndjson.gz --snapshot":           "tree_not_found",
-		"lattice export orders no/folder.ndjson --snapshot":     "create output",
+		"lattice export orders no/folder.ndjson --snapshot":     "does not exist",
 		"lattice load orders --progress none <o.ndjson":         "tree_not_empty",
 		"lattice trees recover orders":                          "not deleted",
 		"lattice trees create x && lattice trees purge x --yes": "not deleted",
