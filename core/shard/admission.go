@@ -1,14 +1,11 @@
 package shard
 
-import (
-	"context"
-
-	"github.com/latticekv/lattice/core/record"
-)
+import "context"
 
 // Admission is asked before a large value is read from its blob for a caller, with
-// its size in bytes. An error refuses the read, and is what the read ends with.
-// Values that lie in a row or a leaf are in memory already. Safe for concurrent use.
+// its size in bytes. An error refuses the read, and is what the read ends with. If
+// the blob cannot be read it is told so, with the size below zero. Values that lie
+// in a row or a leaf are in memory already. Safe for concurrent use.
 type Admission func(n int64) error
 
 type admissionKey struct{}
@@ -19,11 +16,10 @@ func WithAdmission(ctx context.Context, a Admission) context.Context {
 	return context.WithValue(ctx, admissionKey{}, a)
 }
 
-// admitted asks whether a value may be brought into memory.
-func admitted(ctx context.Context, e *record.Entry) error {
-	admit, ok := ctx.Value(admissionKey{}).(Admission)
-	if !ok || e.Ref == nil {
-		return nil
+// admissionOf returns the admission of a context, one of everything if it has none.
+func admissionOf(ctx context.Context) Admission {
+	if a, ok := ctx.Value(admissionKey{}).(Admission); ok {
+		return a
 	}
-	return admit(e.Ref.Size)
+	return func(int64) error { return nil }
 }

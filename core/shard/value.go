@@ -77,10 +77,18 @@ func (s *Shard) value(ctx context.Context, e *record.Entry) ([]byte, error) {
 // the context's Admission has no objection. store.ErrNotFound if it was collected,
 // because the entry was replaced.
 func (s *Shard) Load(ctx context.Context, e *record.Entry) ([]byte, error) {
-	if err := admitted(ctx, e); err != nil {
+	if e.Ref == nil {
+		return s.value(ctx, e)
+	}
+	admit := admissionOf(ctx)
+	if err := admit(e.Ref.Size); err != nil {
 		return nil, err
 	}
-	return s.value(ctx, e)
+	value, err := s.value(ctx, e)
+	if err != nil {
+		_ = admit(-e.Ref.Size) // nothing is refused by that
+	}
+	return value, err
 }
 
 // Read returns the live entry of a key with its value at hand, from one moment.

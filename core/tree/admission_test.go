@@ -6,8 +6,12 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/latticekv/lattice/core/options"
+	"github.com/latticekv/lattice/core/store"
+	"github.com/latticekv/lattice/providers/faulty"
+	"github.com/latticekv/lattice/providers/memory"
 )
 
 // TestLargeValuesAreAdmittedBeforeTheyAreRead: whoever bounds the memory of a
@@ -68,5 +72,22 @@ func TestLargeValuesAreAdmittedBeforeTheyAreRead(t *testing.T) {
 				t.Errorf("without room: %v", err)
 			}
 		})
+	}
+}
+
+// TestValuesThatCannotBeReadAreGivenBack: a reader that tries again must not run
+// into what it did not get.
+func TestValuesThatCannotBeReadAreGivenBack(t *testing.T) {
+	m := memory.New(memory.Options{})
+	blobs := faulty.New(m.Table(), m.Blobs(), faulty.Options{})
+	in := open(t, blobs.Table(), blobs.Blobs(), func(o *options.Options) { o.InlineValueBytes = 100 })
+	h := in.writer(t, "t")
+	_, err := h.Put(t.Context(), "a", make([]byte, 1000), PutOptions{})
+	must(t, err)
+	blobs.Add(faulty.Rule{When: faulty.Kinds(faulty.BlobGet), Do: faulty.Fail(store.ErrUnavailable)})
+	var held int64
+	ctx := WithAdmission(t.Context(), func(n int64) error { held += n; return nil })
+	if _, _, err := h.Get(ctx, "a", ReadOptions{MaxAge: time.Hour}); !errors.Is(err, store.ErrUnavailable) || held != 0 {
+		t.Errorf("%d bytes stay held after %v", held, err)
 	}
 }

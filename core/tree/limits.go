@@ -14,8 +14,9 @@ import (
 const shownKeyBytes = 64
 
 // WithAdmission returns a context whose reads ask admit, with a size in bytes,
-// before they bring a large value into memory. Its error refuses the read, and is
-// what the read ends with. It is called from several goroutines at once.
+// before they bring a large value into memory, and tell it with the size below zero
+// if they could not. Its error refuses the read, and is what the read ends with. It
+// is called from several goroutines at once.
 func WithAdmission(ctx context.Context, admit func(n int64) error) context.Context {
 	return shard.WithAdmission(ctx, admit)
 }

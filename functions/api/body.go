@@ -135,7 +135,9 @@ func (s *Server) holdBody(r *request, n int64) error {
 // brought into memory.
 func (s *Server) reading(ctx context.Context, r *request) context.Context {
 	return tree.WithAdmission(ctx, func(n int64) error {
-		if err := s.holdBody(r, n); err != nil {
+		if n < 0 {
+			s.giveBack(r, -n)
+		} else if err := s.holdBody(r, n); err != nil {
 			return err
 		}
 		r.loaded.Add(n)
