@@ -75,7 +75,8 @@ func TestTimersCannotBeRunFromOutside(t *testing.T) {
 			for _, timer := range schedule.Names() {
 				for _, path := range []string{"/", "/v1/../", "/v1/%2e%2e/", "/v1/%252e%252e/", "/v1/a/%252e%252e/%252e%252e/", `/v1/..%5C`, `/v1/%252e%252e%5C`, "/v1/%252e%252e/internal/timers/", "/internal/timers/"} {
 					got := send(t, "POST", h.URL+path+timer, strings.NewReader("{}"))
-					if got.status != 401 && got.status != 403 && got.status != 404 || strings.Contains(got.body, "ReturnValue") {
+					// 400: the platform tells the path as it was sent, which none of the service's is like.
+					if !slices.Contains([]int{400, 401, 403, 404}, got.status) || strings.Contains(got.body, "ReturnValue") {
 						t.Errorf("POST %s%s: %d %s", path, timer, got.status, got.body)
 					}
 				}
