@@ -92,7 +92,7 @@ func TestNone(t *testing.T) {
 
 func TestBarShowsRateAndTimeLeft(t *testing.T) {
 	out := after(t, Bar, 5*time.Second, 1000)
-	for _, part := range []string{"import", "400 rows", "100 rows/s", "%", "left", "[", ">"} {
+	for _, part := range []string{"import", "500 rows", "100 rows/s", "%", "left", "[", ">"} {
 		if !strings.Contains(out, part) {
 			t.Errorf("the bar lacks %q:\n%q", part, out)
 		}
@@ -101,7 +101,7 @@ func TestBarShowsRateAndTimeLeft(t *testing.T) {
 
 func TestBarOfUnknownSize(t *testing.T) {
 	out := after(t, Bar, 5*time.Second, 0)
-	if !strings.Contains(out, "400 rows") || !strings.Contains(out, "100 rows/s") || strings.Contains(out, "[=") || strings.Contains(out, "%") {
+	if !strings.Contains(out, "500 rows") || !strings.Contains(out, "100 rows/s") || strings.Contains(out, "[=") || strings.Contains(out, "%") {
 		t.Fatalf("%q", out)
 	}
 }
