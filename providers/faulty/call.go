@@ -53,6 +53,9 @@ type Call struct {
 	Ops []store.Op
 	// Data is that of a BlobPut.
 	Data []byte
+
+	// detached says that what the caller lent was copied.
+	detached bool
 }
 
 // Keys returns the row keys or the blob name that the call names.
@@ -78,6 +81,10 @@ func (c *Call) String() string {
 
 // detach copies what the caller lent, for a call that outlives its caller.
 func (c *Call) detach() {
+	if c.detached {
+		return // it was duplicated, and the first of the two may be landing
+	}
+	c.detached = true
 	c.Data = bytes.Clone(c.Data)
 	c.Ops = slices.Clone(c.Ops)
 	for i := range c.Ops {

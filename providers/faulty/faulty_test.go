@@ -349,3 +349,19 @@ func TestHooksSeeEveryCall(t *testing.T) {
 		t.Errorf("%d calls", in.Calls())
 	}
 }
+
+// TestDuplicateThatIsHeldLandsTwice: both on their way, perhaps at once, while nobody
+// waits for either.
+func TestDuplicateThatIsHeldLandsTwice(t *testing.T) {
+	_, in := world(faulty.Options{})
+	in.Add(faulty.Rule{When: faulty.Writes, Do: faulty.Duplicate()}, faulty.Rule{When: faulty.Writes, Do: faulty.Hold(time.Microsecond)})
+	for i := range 50 {
+		if _, err := in.Blobs().Put(t.Context(), fmt.Sprint("b", i), []byte("x"), store.Always); !errors.Is(err, store.ErrOutcomeUnknown) {
+			t.Fatal(err)
+		}
+	}
+	in.Wait()
+	if n := in.Landed(); n != 100 {
+		t.Errorf("%d landed", n)
+	}
+}

@@ -2,6 +2,7 @@ package faulty
 
 import (
 	"context"
+	"sync"
 
 	"github.com/latticekv/lattice/core/store"
 )
@@ -19,19 +20,25 @@ type answer[T any] struct {
 	etag  store.ETag
 }
 
-// do runs a call that has a result.
+// do runs a call that has a result. A call that is duplicated and held lands
+// several times, at any time.
 func do[T any](ctx context.Context, in *Instance, c *Call, perform func(context.Context) (answer[T], error)) (answer[T], error) {
+	var mu sync.Mutex
 	var got answer[T]
 	err := in.call(ctx, c, func(ctx context.Context) error {
 		a, err := perform(ctx)
 		if err == nil {
+			mu.Lock()
 			got = a
+			mu.Unlock()
 		}
 		return err
 	})
 	if err != nil {
 		return answer[T]{}, err
 	}
+	mu.Lock()
+	defer mu.Unlock()
 	return got, nil
 }
 
