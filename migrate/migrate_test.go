@@ -556,7 +556,9 @@ func TestPhasesBeginWithWhatIsDone(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{"read 0/100", "read 15/100", "check 0/40", "load 0/40", "load 8/40", "verify 0/40"}
-	if !slices.Equal(seen, want) {
+	heard := slices.Clone(want) // the reply to the last chunk may have come before the interruption did
+	heard[4] = "load 16/40"
+	if !slices.Equal(seen, want) && !slices.Equal(seen, heard) {
 		t.Fatalf("%q, want %q", seen, want)
 	}
 }
