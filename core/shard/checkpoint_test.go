@@ -610,6 +610,40 @@ func TestClosedShardRefusesAndReopens(t *testing.T) {
 	}
 }
 
+// TestClosedShardIsReopenedByWhomItsLogHasLeftBehind: the rows that follow what the
+// instance remembers are gone, and the shard is closed. That is no shard that is
+// being destroyed.
+func TestClosedShardIsReopenedByWhomItsLogHasLeftBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := memory.New(memory.Options{})
+		a := instance(t, m.Table(), m.Blobs(), quick).Shard("s-test-0")
+		behind := instance(t, m.Table(), m.Blobs(), quick).Shard("s-test-0")
+		if err := a.Create(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		rnd, model := rand.New(rand.NewPCG(1, 1)), map[string]string{}
+		scribble(t, rnd, a, model, 20)
+		get(t, behind, "k")
+		for range 2 {
+			scribble(t, rnd, a, model, 50)
+			if _, err := a.Checkpoint(t.Context(), force()); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+			if _, err := a.Collect(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := a.SetClosedAt(t.Context(), true, 1); err != nil {
+			t.Fatal(err)
+		}
+		if err := behind.SetClosedAt(t.Context(), false, 2); err != nil {
+			t.Fatal(err)
+		}
+		sameContents(t, "reopened", contents(t, m), model)
+	})
+}
+
 func TestDestroyLeavesNothing(t *testing.T) {
 	m := memory.New(memory.Options{})
 	pool := instance(t, m.Table(), m.Blobs(), quick)

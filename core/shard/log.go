@@ -43,17 +43,21 @@ type logRow struct {
 // again while they do not fit together. errTruncated says that the rows are
 // gone, ErrNoShard that there is no head.
 func (s *Shard) readLog(ctx context.Context, from uint64, last *Head) (logReading, error) {
-	for range maxReadings {
+	for try := 1; ; try++ {
 		r, err := s.readOnce(ctx, from, last)
-		if err != nil && r.head.meta != nil && r.head.Meta().Closed {
-			// A shard that is being destroyed has gaps.
+		shifted := errors.Is(err, errShifted)
+		switch {
+		case shifted && try < maxReadings:
+			continue
+		case (shifted || from == 0 && errors.Is(err, errTruncated)) && r.head.Meta().Closed:
+			// A shard that is being destroyed has gaps. One that is only closed may have
+			// lost the rows of a reader who remembers an old place, and is read anew.
 			return r, ErrClosed
+		case shifted:
+			return logReading{}, store.Corruptf("log of %s has a gap that stays", s.partition)
 		}
-		if !errors.Is(err, errShifted) {
-			return r, err
-		}
+		return r, err
 	}
-	return logReading{}, store.Corruptf("log of %s has a gap that stays", s.partition)
 }
 
 // readOnce reads the head and then the rows from the newest down. A later head

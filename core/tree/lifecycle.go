@@ -10,6 +10,7 @@ import (
 
 	"github.com/latticekv/lattice/core/keyspace"
 	"github.com/latticekv/lattice/core/shard"
+	"github.com/latticekv/lattice/core/store"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -101,6 +102,16 @@ func (db *DB) settle(ctx context.Context, s stored) (stored, error) {
 	return stored{}, fmt.Errorf("tree %q: %w", s.Name, ErrTreeNotFound)
 }
 
+// overtaken returns what others have made of a tree meanwhile, or the error if that
+// is nothing.
+func (db *DB) overtaken(ctx context.Context, s stored, cause error) (stored, error) {
+	now, err := db.reg.update(ctx, s.Name, func(*row) error { return errUnchanged })
+	if err == nil && now.ID == s.ID && now.Epoch == s.Epoch {
+		err = cause
+	}
+	return now, err
+}
+
 func (db *DB) settleCreate(ctx context.Context, s stored) (stored, error) {
 	if err := db.eachShard(ctx, &s.row, func(ctx context.Context, l shardLog) error { return l.Create(ctx) }); err != nil {
 		return stored{}, err
@@ -114,8 +125,21 @@ func (db *DB) settleCreate(ctx context.Context, s stored) (stored, error) {
 	})
 }
 
+// errStaysClosed: a shard could not be opened, which is so of those alone that a
+// purge has emptied.
+var errStaysClosed = fmt.Errorf("a shard stays closed: %w", store.ErrUnavailable)
+
 func (db *DB) settleClosed(ctx context.Context, s stored, closed bool) (stored, error) {
-	err := db.eachShard(ctx, &s.row, func(ctx context.Context, l shardLog) error { return l.SetClosedAt(ctx, closed, s.Epoch) })
+	err := db.eachShard(ctx, &s.row, func(ctx context.Context, l shardLog) error {
+		err := l.SetClosedAt(ctx, closed, s.Epoch)
+		if !closed && errors.Is(err, shard.ErrClosed) {
+			return errStaysClosed
+		}
+		return err
+	})
+	if errors.Is(err, errStaysClosed) {
+		return db.overtaken(ctx, s, err)
+	}
 	if err != nil {
 		return stored{}, err
 	}
