@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/latticekv/lattice/core/options"
+	"github.com/latticekv/lattice/core/shard"
 	"github.com/latticekv/lattice/core/store"
 	"github.com/latticekv/lattice/providers/faulty"
 	"github.com/latticekv/lattice/providers/memory"
@@ -551,5 +552,27 @@ func TestRememberedTreesAreBounded(t *testing.T) {
 	}
 	if n := len(in.trees); n > maxCachedTrees {
 		t.Errorf("%d trees remembered", n)
+	}
+}
+
+// TestRecoveryWithAShardThatStaysClosedIsNotOver: whoever opens the tree next
+// finishes it.
+func TestRecoveryWithAShardThatStaysClosedIsNotOver(t *testing.T) {
+	in, _ := fresh(t, func(o *options.Options) { o.DefaultShardCount = 4 })
+	h := in.writer(t, "t")
+	keys := load(t, h, 40)
+	must(t, in.Delete(t.Context(), "t"))
+	first := true
+	in.hooks.set(func(op, partition string) error {
+		if op == "close" && strings.HasSuffix(partition, "-2") && first {
+			first = false
+			return shard.ErrClosed
+		}
+		return nil
+	})
+	wantErr(t, in.Recover(t.Context(), "t"), store.ErrUnavailable)
+	in.hooks.set(nil)
+	if n, err := in.writer(t, "t").Count(t.Context(), Bounds{}, ReadOptions{}); err != nil || n.Total != int64(len(keys)) {
+		t.Errorf("then it has %+v, %v", n, err)
 	}
 }
