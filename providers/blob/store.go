@@ -153,7 +153,7 @@ func (s *Store) call(ctx context.Context, k kind, exchange func(context.Context,
 			return s.place.Write(ctx, once)
 		}
 		found, err := s.place.Read(ctx, once)
-		if !found {
+		if !found && err == nil {
 			return fmt.Errorf("%w: there is no container %s yet", store.ErrNotFound, s.place.Name)
 		}
 		return err
