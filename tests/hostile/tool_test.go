@@ -32,7 +32,7 @@ func TestToolKeepsItsSecrets(t *testing.T) {
 		code                int
 	}{
 		{"a good token", "", secret, []string{"set", "t", "k", "v"}, "Created", 0},
-		{"a wrong token", "", secret[:len(secret)-1] + "A", []string{"get", "t", "k"}, "does not accept the token", 3},
+		{"a wrong token", "", secret[:len(secret)-1] + string(secret[len(secret)-1]^1), []string{"get", "t", "k"}, "does not accept the token", 3},
 		{"a token with a space behind it", "", secret + " ", []string{"get", "t", "k"}, "v", 0},
 		{"a token of two words", "", wrongKey + " " + wrongKey, []string{"get", "t", "k"}, "", 3},
 		{"redis", redis.URL, secret, []string{"migrate", "redis", "sessions", "--source-env", "SRC", "--state", state("redis"), "--progress", "none"}, "verified", 0},

@@ -112,9 +112,12 @@ func (w *world) dashboardFindsData(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, ok, err := w.most(expr); err != nil || !ok {
-			t.Errorf("the variable %s offers nothing: %v", v.Name, err)
-		}
+		until(t, "the variable "+v.Name+" offers nothing", 20*time.Second, func() string {
+			if _, ok, err := w.most(expr); err != nil || !ok {
+				return fmt.Sprintf("%s: %v %v", expr, ok, err)
+			}
+			return ""
+		})
 	}
 	left := d.queries(window, whole)
 	until(t, "queries find nothing", 45*time.Second, func() string {
