@@ -83,17 +83,31 @@ func newRig(t *testing.T, change ...func(*Config)) *rig {
 	r.api = newServer(cfg, r.db)
 	r.web = httptest.NewServer(r.api)
 	t.Cleanup(r.web.Close)
-	doc := loadDocument(t, r.api.Document())
-	router, err := gorillamux.NewRouter(doc)
-	if err != nil {
-		t.Fatalf("route the document: %v", err)
-	}
-	r.router = router
+	r.router = loadDocument(t, r.api.Document()).router
 	return r
 }
 
-func loadDocument(t *testing.T, raw []byte) *openapi3.T {
+// document is an OpenAPI document that was read and found valid, and the router
+// that it describes. Neither is changed.
+type document struct {
+	*openapi3.T
+	router routers.Router
+}
+
+// documents are those read so far, by their text: nearly all rigs have the same,
+// and to read it is most of what it takes to make one.
+var documents = struct {
+	sync.Mutex
+	read map[string]document
+}{read: map[string]document{}}
+
+func loadDocument(t *testing.T, raw []byte) document {
 	t.Helper()
+	documents.Lock()
+	defer documents.Unlock()
+	if d, ok := documents.read[string(raw)]; ok {
+		return d
+	}
 	doc, err := openapi3.NewLoader().LoadFromData(raw)
 	if err != nil {
 		t.Fatalf("load the document: %v", err)
@@ -101,7 +115,13 @@ func loadDocument(t *testing.T, raw []byte) *openapi3.T {
 	if err := doc.Validate(context.Background()); err != nil {
 		t.Fatalf("the document is not valid: %v", err)
 	}
-	return doc
+	router, err := gorillamux.NewRouter(doc)
+	if err != nil {
+		t.Fatalf("route the document: %v", err)
+	}
+	d := document{doc, router}
+	documents.read[string(raw)] = d
+	return d
 }
 
 // reply is an answer with its body read.
