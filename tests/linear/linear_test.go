@@ -5,9 +5,7 @@ package linear
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,13 +14,8 @@ import (
 	"github.com/latticekv/lattice/tests/running"
 )
 
-// TestMain gives the clients one core: in virtual time the doubles' delays order
-// the goroutines, and a second core costs a third more for waking it up than it
-// brings. The processes that are started have all cores, and so has a soak.
 func TestMain(m *testing.M) {
-	if os.Getenv("LATTICE_SOAK") == "" {
-		runtime.GOMAXPROCS(1)
-	}
+	history.UseOneCore()
 	running.Main(m)
 }
 
