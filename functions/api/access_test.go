@@ -421,7 +421,7 @@ func TestProcessTokenIsForInternalEndpointsAlone(t *testing.T) {
 func TestCredentialsAreLimited(t *testing.T) {
 	tokens, lines := keyring(t, auth.Limits{Concurrent: 1}, "writer *")
 	rates, more := keyring(t, auth.Limits{Rate: 0.01, Burst: 2}, "reader *")
-	a, err := auth.New(auth.Config{Keys: lines + strings.ReplaceAll(more, "k0", "k1")}, clock.NewSystem(), nil)
+	a, err := auth.New(auth.Config{Keys: lines + strings.Replace(more, "k0", "k1", 1)}, clock.NewSystem(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
