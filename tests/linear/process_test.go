@@ -160,7 +160,7 @@ func processTime(size int, mode string) time.Duration {
 	if os.Getenv("LATTICE_SOAK") != "" || size == 4 && mode == "mixed" {
 		return 30 * time.Second
 	}
-	return 6 * time.Second
+	return 8 * time.Second
 }
 
 func TestProcessesOnOneAzuriteAreLinearizable(t *testing.T) {

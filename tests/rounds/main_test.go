@@ -1,7 +1,6 @@
 package rounds_test
 
 import (
-	"os"
 	"testing"
 
 	"github.com/latticekv/lattice/tests/history"
@@ -9,5 +8,5 @@ import (
 
 func TestMain(m *testing.M) {
 	history.UseOneCore()
-	os.Exit(m.Run())
+	m.Run()
 }
